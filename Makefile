@@ -1,0 +1,38 @@
+# make demo   a first look: own venv, install, then calibrate, compile, run and profile two real models
+# make test   install, lint, types, all tests (below 15 minutes on 2 cores)
+# make bench  slow measurements; writes docs/BENCHMARKS.md
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test bench lint types clean install
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $(STAMP)
+
+demo: $(STAMP)
+	$(BIN)/python models/demo.py
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/codespell
+	$(BIN)/lint-imports
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+test: lint types
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+bench: $(STAMP)
+	$(BIN)/python -m pytest tests/bench -s
+
+clean:
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,1 @@
+"""Errors, dtypes, rounding and files: what every other part stands on."""

@@ -1,0 +1,65 @@
+"""Element types and their integer ranges."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import numpy as np
+
+
+class DType(str, Enum):
+    """Element type of a tensor; the value is the name used in every report."""
+
+    INT8 = "int8"
+    INT16 = "int16"
+    INT32 = "int32"
+    INT64 = "int64"
+    UINT8 = "uint8"
+    UINT16 = "uint16"
+    UINT32 = "uint32"
+    UINT64 = "uint64"
+    FLOAT16 = "float16"
+    FLOAT32 = "float32"
+    FLOAT64 = "float64"
+    BOOL = "bool"
+
+    def __str__(self) -> str:
+        return self.value
+
+    @property
+    def numpy(self) -> np.dtype[np.generic]:
+        """The numpy dtype, little endian."""
+        return np.dtype(self.value).newbyteorder("<")
+
+    @property
+    def bytes(self) -> int:
+        """Size of one element in bytes."""
+        return int(self.numpy.itemsize)
+
+    @property
+    def is_float(self) -> bool:
+        return self in (DType.FLOAT16, DType.FLOAT32, DType.FLOAT64)
+
+    @property
+    def is_quantized(self) -> bool:
+        """Whether activations of this type carry a scale chosen by calibration."""
+        return self in (DType.INT8, DType.INT16)
+
+    @property
+    def qmin(self) -> int:
+        """Least integer of an activation (-128 for int8)."""
+        return int(np.iinfo(self.numpy).min)
+
+    @property
+    def qmax(self) -> int:
+        """Largest integer of an activation (127 for int8); scale = threshold / qmax."""
+        return int(np.iinfo(self.numpy).max)
+
+    @classmethod
+    def of(cls, array: np.ndarray) -> DType:
+        """The DType of a numpy array.
+
+        Raises:
+            ValueError: for types that no tensor here can have (strings, complex).
+        """
+        return cls(array.dtype.name)

@@ -1,0 +1,72 @@
+"""Writing files so that a reader never sees half of one."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+from bpuc.base.errors import FileError
+
+
+def check_writable(path: str | os.PathLike[str]) -> Path:
+    """Refuse an output path that cannot become a regular file, before any work is done.
+
+    Raises:
+        FileError: the path is a folder or a device, or its folder is missing or not writable.
+    """
+    p = Path(path)
+    try:
+        mode = p.stat().st_mode
+    except FileNotFoundError:
+        mode = None
+    except (OSError, ValueError) as e:
+        raise FileError(f"cannot write {p}: {getattr(e, 'strerror', None) or e}", hint="choose another path") from e
+    if mode is not None and not stat.S_ISREG(mode):
+        what = "a folder" if stat.S_ISDIR(mode) else "no regular file"
+        raise FileError(f"cannot write {p}: it is {what}", want="a path of a regular file, new or to be replaced")
+    if not p.parent.is_dir():
+        raise FileError(f"cannot write {p}: there is no folder {p.parent}", hint=f"mkdir -p {p.parent}")
+    if not os.access(p.parent, os.W_OK | os.X_OK):
+        raise FileError(f"cannot write {p}: the folder {p.parent} is not writable")
+    return p
+
+
+def write_atomic(path: str | os.PathLike[str], data: bytes | str) -> None:
+    """Write a whole file under a temporary name in the same folder, then rename it over `path`.
+
+    Raises:
+        FileError: the file cannot be written; what stood at `path` before is untouched.
+    """
+    p = check_writable(path)
+    raw = data.encode("utf-8") if isinstance(data, str) else data
+    tmp: str | None = None
+    try:
+        fd, tmp = tempfile.mkstemp(prefix=f".{p.name}.", suffix=".part", dir=p.parent)
+        with os.fdopen(fd, "wb") as f:
+            f.write(raw)
+            f.flush()
+            os.fsync(f.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        Path(tmp).chmod(0o666 & ~umask)
+        Path(tmp).replace(p)
+        tmp = None
+    except OSError as e:
+        raise FileError(f"cannot write {p}: {e.strerror or e}", hint="check free space and permissions") from e
+    finally:
+        if tmp is not None:
+            Path(tmp).unlink(missing_ok=True)
+
+
+def read_bytes(path: str | os.PathLike[str], what: str) -> bytes:
+    """The bytes of a file that the user named.
+
+    Raises:
+        FileError: it is missing, a folder or not readable; the message says which `what` it should have been.
+    """
+    try:
+        return Path(path).read_bytes()
+    except (OSError, ValueError) as e:
+        raise FileError(f"cannot read {what} {path}: {getattr(e, 'strerror', None) or e}") from e

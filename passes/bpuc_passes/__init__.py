@@ -1,0 +1,1 @@
+"""Graph passes of bpuc, one file a pass."""

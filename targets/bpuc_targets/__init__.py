@@ -1,0 +1,1 @@
+"""Targets of bpuc: one folder a family, facts in target.toml."""
