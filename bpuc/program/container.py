@@ -1,0 +1,176 @@
+"""The .bpuc file: a stored zip with fixed timestamps whose comment is the SHA-256 of all bytes before it.
+
+FORMAT.md describes the parts. The file is a simulated binary: it does not run on a chip.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import io
+import json
+import os
+import zipfile
+from typing import Any
+
+from bpuc import __version__
+from bpuc.base.dtypes import DType
+from bpuc.base.errors import FileError
+from bpuc.base.files import read_bytes, write_atomic
+from bpuc.isa import Device, Ref, Space, decode, encode
+from bpuc.program.program import OpSymbol, Port, Program, Segment, TensorSymbol
+
+MIMETYPE = b"application/x-bpuc-simulated"
+FORMAT = (1, 0)
+_SUM = 64
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+def to_bytes(program: Program) -> bytes:
+    """The container as bytes; the same program gives the same bytes."""
+    parts: dict[str, bytes] = {
+        "program.bin": b"".join(encode(i) for i in program.instructions),
+        "constants.bin": program.constants,
+        "symbols.json": _json(_symbols(program)),
+        "report.json": _json(program.report),
+    }
+    parts |= {f"cpu/{i}.onnx": part for i, part in enumerate(program.parts)}
+    manifest = {
+        "format": list(FORMAT),
+        "purpose": "simulated binary: runs in bpuc's simulator, not on a chip",
+        "bpuc": __version__,
+        "march": program.march,
+        "arena_bytes": program.arena_bytes,
+        "parts": {n: {"bytes": len(b), "sha256": hashlib.sha256(b).hexdigest()} for n, b in parts.items()},
+    }
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as z:
+        for name, blob in {"mimetype": MIMETYPE, "manifest.json": _json(manifest), **parts}.items():
+            z.writestr(zipfile.ZipInfo(name, _EPOCH), blob)
+    # the comment is not known yet: write its length into the end record, then append the hash of all that
+    raw = buffer.getvalue()[:-2] + _SUM.to_bytes(2, "little")
+    return raw + hashlib.sha256(raw).hexdigest().encode()
+
+
+def save_program(program: Program, path: str | os.PathLike[str]) -> None:
+    """Write the container atomically; raises FileError."""
+    write_atomic(path, to_bytes(program))
+
+
+def load_program(path: str | os.PathLike[str]) -> Program:
+    """Read a container and verify every checksum before anything of it is used.
+
+    Raises:
+        FileError: no .bpuc file, damaged, of a newer format, or inconsistent in itself.
+    """
+    return from_bytes(read_bytes(path, "the simulated binary"), str(path))
+
+
+def from_bytes(raw: bytes, where: str) -> Program:
+    """`load_program` on bytes; `where` names the file in messages."""
+    again = "compile the model again, or copy the file again"
+    try:
+        with zipfile.ZipFile(io.BytesIO(raw)) as z:
+            if z.namelist()[:2] != ["mimetype", "manifest.json"] or z.read("mimetype") != MIMETYPE:
+                raise FileError(f"{where} is a zip archive but no .bpuc file", want="a file written by `bpuc compile`")
+            if hashlib.sha256(raw[:-_SUM]).hexdigest().encode() != raw[-_SUM:] or z.comment != raw[-_SUM:]:
+                raise FileError(f"{where} is damaged: the checksum of the file does not match", hint=again)
+            manifest = json.loads(z.read("manifest.json"))
+            major, minor = manifest["format"]
+            if major > FORMAT[0]:
+                raise FileError(
+                    f"{where} has format {major}.{minor}, newer than this bpuc reads",
+                    want=f"format {FORMAT[0]}.x",
+                    hint="install a newer bpuc",
+                )
+            parts = {}
+            for name, entry in manifest["parts"].items():
+                parts[name] = z.read(name)
+                if hashlib.sha256(parts[name]).hexdigest() != entry["sha256"]:
+                    raise FileError(f"{where} is damaged: the checksum of part {name} does not match", hint=again)
+        return _build(manifest, parts, where)
+    except FileError:
+        raise
+    except (zipfile.BadZipFile, KeyError, ValueError, TypeError, IndexError, NotImplementedError, EOFError) as e:
+        text = f"{where} is no .bpuc file or is damaged ({type(e).__name__}: {e})"
+        raise FileError(text, want="a file written by `bpuc compile`", hint=again) from e
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, indent=1, sort_keys=True, allow_nan=False, ensure_ascii=False).encode()
+
+
+def _ref(r: Ref) -> list[Any]:
+    return [int(r.space), r.dtype.value, r.address, list(r.shape), list(r.strides)]
+
+
+def _unref(v: list[Any]) -> Ref:
+    return Ref(Space(v[0]), DType(v[1]), v[2], tuple(v[3]), tuple(v[4]))
+
+
+def _symbols(p: Program) -> dict[str, Any]:
+    def port(x: Port) -> dict[str, Any]:
+        return {"name": x.name, "shape": list(x.shape), "ref": _ref(x.ref), "tensor": x.tensor}
+
+    return {
+        "inputs": [port(x) for x in p.inputs],
+        "outputs": [port(x) for x in p.outputs],
+        "tensors": [
+            {
+                "name": t.name,
+                "ref": _ref(t.ref),
+                "at": t.at,
+                "scale": None if t.scale is None else list(t.scale),
+                "axis": t.axis,
+            }
+            for t in p.tensors
+        ],
+        "ops": [dataclasses.asdict(o) for o in p.ops],
+        "segments": [{"id": s.id, "device": s.device.value, "start": s.start, "stop": s.stop} for s in p.segments],
+    }
+
+
+def _build(manifest: dict[str, Any], parts: dict[str, bytes], where: str) -> Program:
+    s = json.loads(parts["symbols.json"])
+
+    def port(d: dict[str, Any]) -> Port:
+        return Port(d["name"], tuple(d["shape"]), _unref(d["ref"]), d["tensor"])
+
+    program = Program(
+        march=manifest["march"],
+        instructions=decode(parts["program.bin"]),
+        arena_bytes=manifest["arena_bytes"],
+        constants=parts["constants.bin"],
+        parts=[parts[f"cpu/{i}.onnx"] for i in range(sum(n.startswith("cpu/") for n in parts))],
+        inputs=[port(d) for d in s["inputs"]],
+        outputs=[port(d) for d in s["outputs"]],
+        tensors=[
+            TensorSymbol(
+                d["name"], _unref(d["ref"]), d["at"], None if d["scale"] is None else tuple(d["scale"]), d["axis"]
+            )
+            for d in s["tensors"]
+        ],
+        ops=[OpSymbol(d["name"], d["op"], d["segment"], tuple(d["onnx_nodes"])) for d in s["ops"]],
+        segments=[Segment(d["id"], Device(d["device"]), d["start"], d["stop"]) for d in s["segments"]],
+        report=json.loads(parts["report.json"]),
+    )
+    check_bounds(program, where)
+    return program
+
+
+def check_bounds(program: Program, where: str) -> None:
+    """Every operand lies inside its memory; raises FileError naming the instruction that does not."""
+    limits = {Space.ARENA: program.arena_bytes, Space.CONST: len(program.constants)}
+
+    def check(ref: Ref, what: str) -> None:
+        lo, hi = ref.span
+        if lo < 0 or hi > limits[ref.space]:
+            raise FileError(f"{where}: {what} reaches bytes {lo}..{hi} of {limits[ref.space]}", want="an intact file")
+
+    for i, ins in enumerate(program.instructions):
+        for name, ref in ins.operands():
+            check(ref, f"instruction {i} ({type(ins).__name__}) operand {name}")
+        if ins.op >= len(program.ops):
+            raise FileError(f"{where}: instruction {i} belongs to op {ins.op} of {len(program.ops)}")
+    for port in (*program.inputs, *program.outputs):
+        check(port.ref, f"port {port.name}")

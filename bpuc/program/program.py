@@ -1,0 +1,79 @@
+"""What the compiler emits: instructions, memory, constants, CPU parts, and the map back to ONNX names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from bpuc.isa import Device, Instruction, Ref
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or output of the model.
+
+    ref: where the value lies, in the type that the model declares (float32 for images and logits).
+    tensor: name of the `TensorSymbol` that holds its integers (what ``run --integers`` gives), else its own name.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    ref: Ref
+    tensor: str
+
+
+@dataclass(frozen=True)
+class TensorSymbol:
+    """Where a named tensor stands, and from when.
+
+    at: index of the instruction after which the value is complete; -1 for what stands there from the start. The arena
+    is reused, so it must be read before the next instruction writes over it.
+    scale: real value of one step, one number or one per index of `axis`; None for tensors that are not quantized.
+    """
+
+    name: str
+    ref: Ref
+    at: int
+    scale: tuple[float, ...] | None
+    axis: int | None
+
+
+@dataclass(frozen=True)
+class OpSymbol:
+    """An op of the report; several instructions may carry out one op."""
+
+    name: str
+    op: str
+    segment: int
+    onnx_nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A run of instructions on one device: instructions[start:stop]."""
+
+    id: int
+    device: Device
+    start: int
+    stop: int
+
+
+@dataclass
+class Program:
+    """A whole simulated binary in memory.
+
+    arena_bytes: size of the activation memory. constants: the read-only memory that CONST operands point into.
+    parts: ONNX models (serialized) that `CallOnnx` runs. report: all of report.json but the source path.
+    """
+
+    march: str
+    instructions: list[Instruction]
+    arena_bytes: int
+    constants: bytes
+    parts: list[bytes]
+    inputs: list[Port]
+    outputs: list[Port]
+    tensors: list[TensorSymbol]
+    ops: list[OpSymbol]
+    segments: list[Segment]
+    report: dict[str, Any] = field(default_factory=dict)
