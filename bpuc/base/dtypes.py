@@ -32,7 +32,7 @@ class DType(str, Enum):
         return np.dtype(self.value).newbyteorder("<")
 
     @property
-    def bytes(self) -> int:
+    def itemsize(self) -> int:
         """Size of one element in bytes."""
         return int(self.numpy.itemsize)
 
@@ -48,12 +48,12 @@ class DType(str, Enum):
     @property
     def qmin(self) -> int:
         """Least integer of an activation (-128 for int8)."""
-        return int(np.iinfo(self.numpy).min)
+        return -(1 << (8 * self.itemsize - 1))
 
     @property
     def qmax(self) -> int:
         """Largest integer of an activation (127 for int8); scale = threshold / qmax."""
-        return int(np.iinfo(self.numpy).max)
+        return (1 << (8 * self.itemsize - 1)) - 1
 
     @classmethod
     def of(cls, array: np.ndarray) -> DType:

@@ -54,4 +54,5 @@ def requantize(acc: Int64Array, mult: Int64Array | int, shift: Int64Array | int,
     """``clamp((acc * mult + 2**(shift-1)) >> shift, lo, hi)``, elementwise with broadcasting, in int64."""
     shift = np.asarray(shift, np.int64)
     product = acc * np.asarray(mult, np.int64)
-    return np.clip((product + (np.int64(1) << (shift - 1))) >> shift, lo, hi)
+    result: Int64Array = np.clip((product + (np.int64(1) << (shift - 1))) >> shift, lo, hi)
+    return result

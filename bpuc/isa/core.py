@@ -64,9 +64,9 @@ class Ref:
         return n
 
     @property
-    def bytes(self) -> int:
+    def nbytes(self) -> int:
         """Bytes of the elements that the view names, repeats by stride 0 counted once."""
-        n = self.dtype.bytes
+        n = self.dtype.itemsize
         for d, s in zip(self.shape, self.strides):
             n *= d if s else 1
         return n
@@ -78,7 +78,7 @@ class Ref:
             return self.address, self.address
         lo = sum((d - 1) * s for d, s in zip(self.shape, self.strides) if s < 0)
         hi = sum((d - 1) * s for d, s in zip(self.shape, self.strides) if s > 0)
-        return self.address + lo, self.address + hi + self.dtype.bytes
+        return self.address + lo, self.address + hi + self.dtype.itemsize
 
     def encode(self) -> bytes:
         """One 64-byte word."""
@@ -160,9 +160,13 @@ class Instruction:
         return [ref for name, ref in self.operands() if name in self.outputs]
 
 
-@cache
-def _layout(cls: Any) -> tuple[tuple[str, str], ...]:
+_LAYOUTS: dict[int, tuple[tuple[str, str], ...]] = {}
+
+
+def _layout(cls: type[Instruction]) -> tuple[tuple[str, str], ...]:
     """(field name, kind) with kind one of int, float, ints, ref, refs; `op` is part of the header."""
+    if cls.opcode in _LAYOUTS:
+        return _LAYOUTS[cls.opcode]
     hints = typing.get_type_hints(cls)
     rows = []
     for f in dataclasses.fields(cls):
@@ -180,7 +184,7 @@ def _layout(cls: Any) -> tuple[tuple[str, str], ...]:
         else:
             kind = "refs" if typing.get_args(hint)[0] is Ref else "ints"
         rows.append((f.name, kind))
-    return tuple(rows)
+    return _LAYOUTS.setdefault(cls.opcode, tuple(rows))
 
 
 @cache
@@ -196,7 +200,8 @@ def encode(ins: Instruction) -> bytes:
     Scalars follow as 8-byte little-endian values; a tuple is its length and its members, an operand the count
     of words it takes (0 where an optional one is absent).
     """
-    scalars, refs = b"", []
+    scalars = b""
+    refs: list[Ref] = []
     for name, kind in _layout(type(ins)):
         value: Any = getattr(ins, name)
         if kind == "int":
