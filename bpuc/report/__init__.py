@@ -1,0 +1,5 @@
+"""What people look at: perf.json and report.json as a page, as plain text, as CSV and as a trace.
+
+Everything here starts from those two JSON documents alone, so a report can be made again later from the file.
+Nothing here computes a latency or takes a decision.
+"""

@@ -1,0 +1,162 @@
+"""Answers to "why": why a rescale, why this device, why this scale; all from report.json.
+
+A tensor or node is found by its own name, a node also by the ONNX nodes that went into it or by a tensor it makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bpuc.base.errors import ConfigError, did_you_mean
+from bpuc.report import values as v
+from bpuc.report.plain import table, wrap
+from bpuc.report.text import because, saved, scales_of
+
+WIDTH = 80
+Record = Mapping[str, Any]
+
+
+def explain_rescales(report: Record, name: str | None = None) -> str:
+    """Every rescale (or those of `name`: a rescale, node or tensor) with scales, reason, remedy; then the saving.
+
+    Raises:
+        ConfigError: `name` is in no rescale, and is no node or tensor of the report either.
+    """
+    found, avoided = v.records(report, "rescales"), v.records(report, "avoided")
+    if name is not None:
+        nodes = {name, *(str(n.get("name")) for n in _nodes_named(report, name))}
+        found = [r for r in found if nodes & {str(r.get(k)) for k in ("name", "node", "tensor")}]
+        avoided = [r for r in avoided if nodes & {str(r.get(k)) for k in ("node", "tensor")}]
+        if not found and not avoided:
+            _known(report, name)
+    if not found:
+        out = [f"no rescales{'' if name is None else f' at {v.clean(name)}'}"]
+    else:
+        out = [f"{v.several(len(found), 'rescale')}, {v.time(v.total(found, 'latency_us'))} (estimate)"]
+    for r in found:
+        head = f"{v.clean(r.get('name'))}: input {v.clean(r.get('input_index'))} of {v.clean(r.get('node'))}"
+        lines = [wrap(f"{head}, {v.time(r.get('latency_us'))}", WIDTH, "  "), wrap(scales_of(r), WIDTH, "    ", "  ")]
+        out.append("\n".join(lines + because(r, WIDTH, "  ")))
+    if avoided:
+        rows = [[v.clean(r.get("node")), v.clean(r.get("tensor")), v.plain(r.get("latency_us"))] for r in avoided]
+        out.append(
+            wrap(saved(avoided), WIDTH) + "\n" + table(["node", "tensor", "us"], rows, [False, False, True], WIDTH)
+        )
+    return "\n\n".join(out) + "\n"
+
+
+def explain_placement(report: Record, name: str | None = None) -> str:
+    """Where nodes run and why: all CPU nodes with their reasons, or everything about the nodes that `name` means.
+
+    Raises:
+        ConfigError: no node has that name.
+    """
+    nodes = v.records(report, "nodes")
+    if name is not None:
+        wanted = _nodes_named(report, name)
+        if not wanted:
+            _known(report, name, tensors=False)
+        return "\n\n".join(_node(n) for n in wanted) + "\n"
+    cpu = [n for n in nodes if str(n.get("device")).upper() == "CPU"]
+    segments = v.records(report, "segments")
+    head = f"{v.several(len(nodes) - len(cpu), 'node')} on the BPU, {len(cpu)} on the CPU"
+    head += f", in {v.several(len(segments), 'segment')}"
+    return "\n\n".join([head, *(_node(n) for n in cpu)]) + "\n"
+
+
+def _node(n: Record) -> str:
+    device = v.clean(n.get("device"))
+    place = f"{device}, segment {v.clean(n.get('segment'))}, {v.clean(n.get('dtype'))}"
+    lines = [wrap(f"{v.clean(n.get('name'))} ({v.clean(n.get('op'))}): {place}", WIDTH, "  ")]
+    onnx = v.strings(n.get("onnx_nodes"))
+    if onnx and onnx != [n.get("name")]:
+        lines.append(wrap("from ONNX nodes: " + ", ".join(map(v.clean, onnx)), WIDTH, "    ", "  "))
+    why = because(n, WIDTH, "  ")
+    if not why:
+        why = [
+            "  reason: the march has this op on the BPU within its limits"
+            if device == "BPU"
+            else "  reason: not recorded"
+        ]
+    return "\n".join(lines + why)
+
+
+def explain_scales(report: Record, name: str | None = None) -> str:
+    """All scales as a table, or one tensor: scale, threshold, observer, its group and what each member loses there.
+
+    Raises:
+        ConfigError: no tensor has that name, and no node makes one.
+    """
+    tensors = [t for t in v.records(report, "tensors") if not t.get("constant")]
+    if name is None:
+        rows = [
+            [v.clean(t.get("name")), v.clean(t.get("dtype")), v.scale(t.get("scale")), v.scale(t.get("threshold")),
+             v.clean(t.get("observer")), v.clean(t.get("group"))]
+            for t in tensors
+        ]  # fmt: skip
+        head = ["tensor", "dtype", "scale", "threshold", "observer", "group"]
+        body = table(head, rows, [False, False, True, True, False, False], WIDTH)
+        groups = v.several(len(v.records(report, "groups")), "group")
+        return f"{body}\n\n{v.several(len(rows), 'tensor')}, {groups} of shared scales\n"
+    outputs = {o for n in _nodes_named(report, name) for o in v.strings(n.get("outputs"))}
+    wanted = [t for t in v.records(report, "tensors") if t.get("name") == name]
+    wanted = wanted or [t for t in v.records(report, "tensors") if t.get("name") in outputs]
+    if not wanted:
+        _known(report, name)
+    return "\n\n".join(_tensor(report, t) for t in wanted) + "\n"
+
+
+def _tensor(report: Record, t: Record) -> str:
+    pairs = [
+        ("shape", v.shape(t.get("shape"))), ("dtype", v.clean(t.get("dtype"))),
+        ("scale", v.scale(t.get("scale"))), ("threshold", v.scale(t.get("threshold"))),
+        ("axis", v.clean(t.get("axis"))), ("qmax", v.clean(t.get("qmax"))), ("observer", v.clean(t.get("observer"))),
+    ]  # fmt: skip
+    lines = [wrap(v.clean(t.get("name")), WIDTH, "  ")]
+    lines += [wrap(x, WIDTH, " " * 13, f"  {k:10} ") for k, x in pairs if x != v.NONE]
+    group = next((g for g in v.records(report, "groups") if g.get("id") == t.get("group")), None)
+    if t.get("group") is None or group is None:
+        return "\n".join([*lines, "  group      none: the scale is the tensor's own"])
+    reason = f" ({v.clean(group['reason'])})" if group.get("reason") else ""
+    lines.append(
+        wrap(
+            f"{v.clean(group.get('id'))}, threshold {v.scale(group.get('threshold'))}{reason}",
+            WIDTH,
+            " " * 13,
+            "  group      ",
+        )
+    )
+    bits = group.get("bits_lost") or {}
+    rows = [[v.clean(m), v.plain(bits.get(m), 3)] for m in v.strings(group.get("tensors"))]
+    body = table(["member", "bits lost"], rows, [False, True], WIDTH - 4)
+    return "\n".join(lines + ["    " + line for line in body.splitlines()])
+
+
+def _nodes_named(report: Record, name: str) -> list[Record]:
+    """Nodes with that name; else those made of such an ONNX node; else those that make such a tensor."""
+    nodes = v.records(report, "nodes")
+    for test in (
+        lambda n: n.get("name") == name,
+        lambda n: name in v.strings(n.get("onnx_nodes")),
+        lambda n: name in v.strings(n.get("outputs")),
+    ):
+        found = [n for n in nodes if test(n)]
+        if found:
+            return found
+    return []
+
+
+def _known(report: Record, name: str, tensors: bool = True) -> None:
+    """Raise unless `name` is a node or, with `tensors`, a tensor of the report."""
+    known = [str(n.get("name")) for n in v.records(report, "nodes")]
+    known += [x for n in v.records(report, "nodes") for x in v.strings(n.get("onnx_nodes"))]
+    if tensors:
+        known += [str(t.get("name")) for t in v.records(report, "tensors")]
+    if name not in known:
+        what = "node or tensor" if tensors else "node"
+        raise ConfigError(
+            f"the program has no {what} named {v.clean(name)!r}",
+            want="a name that the ONNX model or report.json holds",
+            hint=did_you_mean(name, known),
+        )

@@ -1,0 +1,63 @@
+"""perf.json as a trace for Perfetto (ui.perfetto.dev) or chrome://tracing.
+
+Format: the JSON object form of Chrome's Trace Event Format; complete events (``"ph": "X"``), times in microseconds.
+A device is a process, an engine a thread. Events of a thread never overlap: where two ops of an engine
+would, the later one goes to a further thread of that engine.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from bpuc.report.values import number, records
+
+_SLACK = 1e-6  # us; ends and starts that touch may differ by rounding
+_ARGS = (
+    *("op", "bound", "shape", "dtype", "scale", "macs", "read_bytes", "write_bytes", "compute_us", "transfer_us"),
+    *("segment", "reason", "remedy", "onnx_nodes"),
+)
+
+
+def render_trace(perf: Mapping[str, Any]) -> str:
+    """JSON text with one complete event an op, its name unchanged, and the names of processes and threads.
+
+    An op without times starts where its engine was last free and lasts its latency, or nothing.
+    """
+    pids: dict[str, int] = {}
+    tids: dict[tuple[str, str], list[int]] = {}
+    free: dict[int, float] = {}
+    events: list[dict[str, Any]] = []
+    names: list[dict[str, Any]] = []
+    for op in sorted(records(perf, "ops"), key=lambda o: number(o.get("start_us")) or 0.0):
+        device, engine = str(op.get("device") or "BPU"), str(op.get("engine") or op.get("device") or "BPU")
+        if device not in pids:
+            pids[device] = len(pids) + 1
+            names.append(_named("process_name", pids[device], 0, f"{device} (simulated, estimate)"))
+        lanes = tids.setdefault((device, engine), [])
+        begin = number(op.get("start_us"))
+        if begin is None:
+            begin = max((free[t] for t in lanes), default=0.0)
+        tid = next((t for t in lanes if free[t] <= begin + _SLACK), None)
+        if tid is None:
+            tid = len(free) + 1
+            lanes.append(tid)
+            names.append(
+                _named("thread_name", pids[device], tid, engine if len(lanes) == 1 else f"{engine} ({len(lanes)})")
+            )
+        begin = max(begin, free.get(tid, 0.0))
+        end = number(op.get("end_us"))
+        if end is None:
+            end = begin + (number(op.get("latency_us")) or 0.0)
+        free[tid] = max(begin, end)
+        events.append({"name": str(op.get("name", "")), "cat": str(op.get("op") or "op"), "ph": "X", "ts": begin,
+                       "dur": max(0.0, end - begin), "pid": pids[device], "tid": tid,
+                       "args": {k: op[k] for k in _ARGS if op.get(k) not in (None, [], "")}})  # fmt: skip
+    document = {"traceEvents": names + events, "displayTimeUnit": "ns",
+                "otherData": {"march": str(perf.get("march", "")), "kind": "simulated estimate"}}  # fmt: skip
+    return json.dumps(document, ensure_ascii=True, allow_nan=False, separators=(",", ":")) + "\n"
+
+
+def _named(what: str, pid: int, tid: int, name: str) -> dict[str, Any]:
+    return {"name": what, "ph": "M", "pid": pid, "tid": tid, "args": {"name": name}}

@@ -1,0 +1,109 @@
+"""The checker's table and the answers of explain, from report.json."""
+
+from __future__ import annotations
+
+import pytest
+from report_samples import build_report, realistic
+
+from bpuc.base.errors import ConfigError
+from bpuc.report.checktable import render_check
+from bpuc.report.explain import explain_placement, explain_rescales, explain_scales
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_check_table():
+    lines = render_check(build_report()).splitlines()
+    assert lines[0].split() == ["Node", "ON", "Subgraph", "Type", "DataType"]
+    cells = {line.split()[0]: line.split()[1:] for line in lines[2:6]}
+    assert cells == {
+        "conv_a": ["BPU", "id(0)", "Conv", "int8/int8"],
+        "_hz_cat_rescale_1": ["BPU", "id(0)", "Rescale", "int8/int8"],
+        "nms": ["CPU", "--", "NonMaxSuppression", "int8/float32"],
+        "tail": ["BPU", "id(1)", "Conv", "int8/int16"],
+    }
+    text = flat("\n".join(lines))
+    assert "3 of 4 nodes on the BPU (bayes-e) in 2 parts, 1 on the CPU" in text
+    assert "reason: bayes-e has no BPU form of NonMaxSuppression" in text
+    assert "warning: tensor z never leaves 0 (tail)" in text
+    assert "estimate" not in text
+
+
+def test_check_with_an_estimate():
+    perf = realistic()
+    perf["summary"] |= {"latency_us": 2500.0, "fps": 400.0, "ddr_read_bytes": 2**20, "ddr_write_bytes": 2**19}
+    assert "estimate (simulated): latency = 2.50 ms, FPS = 400.0, DDR = 1.50 MiB a frame" in render_check(
+        build_report(), perf=perf
+    )
+
+
+def test_check_fits_a_narrow_terminal():
+    report = build_report()
+    report["nodes"][0]["name"] = "/a/very/long/path" * 10 + "/conv_a"
+    assert max(len(line) for line in render_check(report, width=60).splitlines()) <= 60
+
+
+def test_rescales():
+    text = flat(explain_rescales(build_report()))
+    assert "1 rescale, 12.5 us (estimate)" in text
+    assert "_hz_cat_rescale_1: input 1 of cat, 12.5 us" in text
+    assert "tensor b_out: scale 0.04 -> 0.02 (x2)" in text
+    assert "remedy: drop --fixed-scale b_out" in text
+    assert "shared scales save 2 rescales, 15.5 us" in text  # 10 + 5.5
+
+
+def test_rescales_of_one_name():
+    report = build_report()
+    assert "_hz_cat_rescale_1" in explain_rescales(report, "b_out")
+    assert "cat2" not in explain_rescales(report, "b_out")
+    assert explain_rescales(report, "tail").startswith("no rescales at tail")
+    with pytest.raises(ConfigError, match="no node or tensor named 'b_oot'") as e:
+        explain_rescales(report, "b_oot")
+    assert "'b_out'" in (e.value.hint or "")
+
+
+def test_no_rescales():
+    assert explain_rescales({"rescales": [], "avoided": []}) == "no rescales\n"
+
+
+@pytest.mark.parametrize("name", ["conv_a", "relu_a", "a_out"])
+def test_placement_finds_a_node_by_any_of_its_names(name):
+    text = flat(explain_placement(build_report(), name))
+    assert text.startswith("conv_a (Conv): BPU, segment 0, int8")
+    assert "from ONNX nodes: conv_a_raw, relu_a" in text
+
+
+def test_placement():
+    text = flat(explain_placement(build_report()))
+    assert "3 nodes on the BPU, 1 on the CPU, in 3 segments" in text
+    assert "nms (NonMaxSuppression): CPU" in text
+    assert "conv_a" not in text
+    with pytest.raises(ConfigError, match="no node named 'image'"):
+        explain_placement(build_report(), "image")
+
+
+def test_scales():
+    text = explain_scales(build_report(), "b_out")
+    rows = [line.split() for line in text.splitlines()]
+    assert ["scale", "0.02"] in rows
+    assert ["threshold", "2.54"] in rows
+    assert ["observer", "percentile"] in rows
+    assert ["group", "g0,", "threshold", "2.54", "(inputs", "of", "Concat", "cat)"] in rows
+    assert ["b_out", "0.415"] in rows
+    assert ["a_out", "0.000"] in rows
+    assert "none: the scale is the tensor's own" in explain_scales(build_report(), "image")
+
+
+def test_scales_of_all_leave_constants_out():
+    rows = [line.split() for line in explain_scales(build_report()).splitlines()]
+    assert ["image", "int8", "0.0078125", "0.992188", "fixed", "-"] in rows
+    assert not any(r and r[0] == "a_w" for r in rows)
+    assert "0.01 .. 0.04 (4 channels)" in explain_scales(build_report(), "a_w")
+
+
+def test_scales_by_node_name_and_unknown():
+    assert explain_scales(build_report(), "conv_a") == explain_scales(build_report(), "a_out")
+    with pytest.raises(ConfigError, match="nothing_here"):
+        explain_scales(build_report(), "nothing_here")

@@ -1,0 +1,116 @@
+"""perf.json as terminal text, CSV and trace."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from itertools import pairwise
+
+import pytest
+from report_samples import HOSTILE, bare, hostile, large, realistic
+
+from bpuc.report.csvfile import COLUMNS, render_csv
+from bpuc.report.plain import width_of
+from bpuc.report.text import render_text
+from bpuc.report.trace import render_trace
+
+ALL = pytest.mark.parametrize("make", [realistic, large, hostile, bare])
+
+
+@ALL
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_text_fits_and_is_plain(make, width):
+    out = render_text(make(), width=width)
+    assert max(map(width_of, out.splitlines())) <= width
+    assert all(ch == "\n" or ch.isprintable() for ch in out)
+    assert "estimate" in out
+    assert "simulated" in out
+    assert "nan" not in out.lower().split()
+
+
+def test_text_says_what_matters():
+    perf = realistic()
+    out = render_text(perf)
+    for o in perf["ops"]:
+        if o["device"] == "CPU":
+            assert o["name"] in out
+    flat = " ".join(out.split())
+    assert "reason: Softmax over 8400 elements of axis 3: bayes-e takes at most 4096" in flat
+    assert "remedy: reduce over the channel axis" in flat
+    assert "3 ops on the CPU, 626 us" in flat  # 118 + 412 + 96
+    assert "2 rescales, 43.0 us" in flat  # 2 * 21.5
+    assert "scale 0.0413 -> 0.0127 (x3.252)" in flat
+    assert "shared scales save 12 rescales, 237 us" in flat  # 12 * 19.75
+    assert flat.count("branch 7 reaches 5.2") == 1  # one reason for both
+
+
+def test_text_lists_the_slowest_first():
+    perf = realistic()
+    lines = render_text(perf, width=200, top=3).splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("slowest 3 of"))
+    want = sorted(perf["ops"], key=lambda o: -o["latency_us"])[:3]
+    assert [line.split()[0] for line in lines[at + 3 : at + 6]] == [o["name"] for o in want]
+
+
+def test_text_passes_notes_on():
+    perf = bare() | {"notes": ["made without data"], "warnings": [{"message": "range unknown", "where": "conv"}]}
+    assert "note: made without data" in render_text(perf)
+    assert "note: range unknown (conv)" in render_text(perf)
+
+
+@ALL
+def test_csv_gives_the_ops_back(make):
+    perf = make()
+    rows = list(csv.DictReader(io.StringIO(render_csv(perf), newline="")))
+    assert len(rows) == len(perf["ops"])
+    assert tuple(rows[0]) == COLUMNS
+    for row, op in zip(rows, perf["ops"]):
+        assert row["name"] == op["name"]
+        assert row["latency_us"] == ("" if op.get("latency_us") is None else repr(op["latency_us"]))
+
+
+def test_csv_lists():
+    perf = bare() | {"ops": [{"name": "a", "shape": [1, 2], "scale": [0.5, 0.25], "onnx_nodes": ["p", "q"]}]}
+    row = next(csv.DictReader(io.StringIO(render_csv(perf))))
+    assert (row["shape"], row["scale"], row["onnx_nodes"]) == ("1x2", "0.5 0.25", "p q")
+
+
+@ALL
+def test_trace_has_every_op_once_and_lanes_without_overlap(make):
+    perf = make()
+    events = json.loads(render_trace(perf))["traceEvents"]
+    complete = [e for e in events if e["ph"] == "X"]
+    assert sorted(e["name"] for e in complete) == sorted(o["name"] for o in perf["ops"])
+    named = {(e["pid"], e["tid"]) for e in events if e["ph"] == "M" and e["name"] == "thread_name"}
+    device = {o["name"]: o.get("device") for o in perf["ops"]}
+    lanes: dict = {}
+    for e in complete:
+        assert e["ts"] >= 0
+        assert e["dur"] >= 0
+        lanes.setdefault((e["pid"], e["tid"]), []).append(e)
+    assert set(lanes) == named
+    for lane in lanes.values():
+        lane.sort(key=lambda e: e["ts"])
+        assert all(a["ts"] + a["dur"] <= b["ts"] + 1e-5 for a, b in pairwise(lane))
+        assert len({device[e["name"]] for e in lane}) == 1
+
+
+def test_trace_moves_an_overlapping_op_to_a_further_lane():
+    ops = [
+        {"name": n, "device": "BPU", "engine": "conv", "start_us": s, "end_us": e, "latency_us": e - s}
+        for n, s, e in (("a", 0.0, 10.0), ("b", 5.0, 8.0), ("c", 10.0, 11.0))
+    ]
+    events = {e["name"]: e for e in json.loads(render_trace({"ops": ops}))["traceEvents"] if e["ph"] == "X"}
+    assert (events["b"]["ts"], events["b"]["dur"]) == (5.0, 3.0)
+    assert events["a"]["tid"] == events["c"]["tid"] != events["b"]["tid"]
+
+
+def test_the_same_document_gives_the_same_bytes():
+    for render in (render_text, render_csv, render_trace):
+        assert render(realistic()) == render(realistic())
+
+
+def test_hostile_names_survive_csv_and_trace():
+    assert [r["name"] for r in csv.DictReader(io.StringIO(render_csv(hostile()), newline=""))] == HOSTILE
+    assert {e["name"] for e in json.loads(render_trace(hostile()))["traceEvents"] if e["ph"] == "X"} == set(HOSTILE)
