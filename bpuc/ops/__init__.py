@@ -1,0 +1,1 @@
+"""Kinds of op: one file each, listed by the registry."""
