@@ -1,0 +1,136 @@
+"""The immutable description of one march, as read from a ``target.toml``.
+
+Every number and every rule carries an *origin*: ``known`` (stated in public), ``fitted`` (estimated from published
+measurements), ``derived`` (follows from known facts by a stated argument) or ``assumed`` (a guess that nothing public
+contradicts). This module only holds data; `bpuc.support` applies the rules to operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Literal
+
+from bpuc.base.errors import ConfigError, did_you_mean
+
+Origin = Literal["known", "fitted", "assumed", "derived"]
+Place = Literal["bpu", "manual", "cpu"]
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A hardware number: its value, unit and where it comes from."""
+
+    value: float
+    unit: str
+    origin: Origin
+    source: str
+
+
+@dataclass(frozen=True)
+class Limit:
+    """One clause of a rule.
+
+    Exactly one of `range` (closed), `one_of`, `multiple_of` applies to `fields` (several fields: their product), or
+    `check` names a predicate of `bpuc.support.predicates`, which gets `args`. `reason` is the clause in words: the
+    diagnostic and the documentation print this text.
+    """
+
+    reason: str
+    origin: Origin
+    source: str
+    fields: tuple[str, ...] = ()
+    range: tuple[float, float] | None = None
+    one_of: tuple[Any, ...] | None = None
+    multiple_of: int | None = None
+    check: str = ""
+    args: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class OpRule:
+    """What one march takes of one operator.
+
+    Attributes:
+        op: ONNX operator type, or ``Table`` for a fused chain of element-wise operators.
+        place: ``bpu``; ``manual`` (BPU only when the user asks); ``cpu`` (never on the BPU).
+        dtypes: activation types it computes in.
+        rank: least and greatest rank of its activations; lower ranks are viewed as rank 4 by leading 1s.
+        limits: all of them must hold.
+        like: another operator type whose rules decide, with this operator's shapes.
+        parts: operators that this one is made of; each must be supported with the shapes that it would get. For
+            ``Table``: operators that a chain of two or more may hold whatever their own rules say.
+        reason: the rule in words.
+    """
+
+    op: str
+    place: Place
+    dtypes: tuple[str, ...]
+    rank: tuple[int, int]
+    limits: tuple[Limit, ...]
+    reason: str
+    origin: Origin
+    source: str
+    like: str = ""
+    parts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ScaleRule:
+    """How the scales of an operator's tensors are tied.
+
+    `rule` is ``all-equal`` (all inputs and the output share one scale) or ``transparent`` (the output carries the
+    scale of the first input). It holds only where every attribute in `when` has one of the listed values.
+    """
+
+    rule: Literal["all-equal", "transparent"]
+    reason: str
+    origin: Origin
+    source: str
+    when: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Target:
+    """One march.
+
+    `hardware` may hold keys beyond those the kernel reads; their names end in a unit where they have one.
+    """
+
+    march: str
+    family: str
+    chips: tuple[str, ...]
+    description: str
+    hardware: Mapping[str, Quantity]
+    int16_activations: bool
+    int16_weights: bool
+    rules: Mapping[str, tuple[OpRule, ...]]
+    general: tuple[Limit, ...]
+    scale_rules: Mapping[str, ScaleRule]
+    notes: Mapping[str, str] = field(default_factory=dict)
+
+    def hw(self, name: str) -> float:
+        """The value of a hardware number.
+
+        Raises:
+            ConfigError: the target has no such number.
+        """
+        try:
+            return self.hardware[name].value
+        except KeyError:
+            raise ConfigError(
+                f"target {self.march} has no hardware number {name!r}", hint=did_you_mean(name, list(self.hardware))
+            ) from None
+
+    def with_hardware(self, overrides: Mapping[str, float]) -> Target:
+        """The same target with other hardware numbers (their origin becomes ``assumed``).
+
+        Raises:
+            ConfigError: a name that this target does not have.
+        """
+        changed = dict(self.hardware)
+        for name, value in overrides.items():
+            self.hw(name)
+            changed[name] = replace(changed[name], value=float(value), origin="assumed", source="set by the user")
+        return replace(self, hardware=MappingProxyType(changed))

@@ -1,0 +1,1 @@
+"""bayes, the BPU of the J5 (RDK Ultra)."""

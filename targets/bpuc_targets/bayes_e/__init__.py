@@ -1,0 +1,1 @@
+"""bayes-e, the BPU of the X5."""

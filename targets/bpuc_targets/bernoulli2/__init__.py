@@ -1,0 +1,1 @@
+"""bernoulli2, the BPU of the X3 (and J3)."""
