@@ -17,7 +17,7 @@ $(STAMP): pyproject.toml
 	touch $(STAMP)
 
 demo: $(STAMP)
-	$(BIN)/python models/demo.py
+	$(BIN)/python -m models.demo
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -10,6 +10,7 @@ import pytest
 from onnx import numpy_helper
 
 import models
+from bpuc.observe.registry import make_observer
 from models import add_fixed, digits_inception, hybrid, kv_concat, ln_mlp
 from models.build import BUILDERS, main
 from models.onnxfile import npz_bytes
@@ -102,22 +103,38 @@ def test_digits_has_the_structure_it_is_there_for():
     assert {op: ops.count(op) for op in wanted} == dict(zip(wanted, (3, 1, 1, 4, 1)))
 
 
-def test_kv_concat_has_two_odd_inputs_at_every_concat():
-    """26 modules, two concats each; one input saturates at 6, the other two stay clearly below: 104 odd ones."""
+@pytest.fixture(scope="module")
+def kv_taps() -> tuple[list[list[str]], dict[str, np.ndarray]]:
+    """Members and output of every Concat, and what each of them holds over the calibration data."""
     model = onnx.load(FOLDER / "kv_concat.onnx")
-    concats = [node for node in model.graph.node if node.op_type == "Concat"]
-    members = [name for node in concats for name in node.input]
-    run = session(model, members)
-    draws = [run.run(members, {"image": x}) for x in load("kv_concat_calib.npz")["image"]]
-    top = {name: max(float(values[i].max()) for values in draws) for i, name in enumerate(members)}
-    full = {name: np.mean([(values[i] == 6).mean() for values in draws]) for i, name in enumerate(members)}
+    joins = [[*node.input, *node.output] for node in model.graph.node if node.op_type == "Concat"]
+    names = [name for join in joins for name in join]
+    run = session(model, names)
+    draws = [run.run(names, {"image": x}) for x in load("kv_concat_calib.npz")["image"]]
+    return joins, {name: np.stack([values[i] for values in draws]) for i, name in enumerate(names)}
+
+
+def test_kv_concat_ranges_leave_no_doubt(kv_taps):
+    joins, seen = kv_taps
+    assert len(joins) == 52
+    for low1, low2, high, _ in joins:
+        assert seen[high].max() == 6
+        assert (seen[high] == 6).mean() > 0.05
+        assert max(seen[low1].max(), seen[low2].max()) < 5.5
+
+
+@pytest.mark.parametrize("observer", ["min_max", "percentile", "mse", "kl", "mix"])
+def test_kv_concat_has_104_odd_inputs_with_every_observer(kv_taps, observer):
+    joins, seen = kv_taps
     odd = 0
-    for node in concats:
-        low1, low2, high = node.input
-        assert top[high] == 6
-        assert full[high] > 0.05  # far above what any percentile or mean-square observer would cut
-        assert max(top[low1], top[low2]) < 5.5
-        odd += 2
+    for join in joins:
+        thresholds = []
+        for name in join:
+            watcher = make_observer(observer)
+            for sample in seen[name]:
+                watcher.update(sample)
+            thresholds.append(watcher.threshold(127))
+        odd += sum(threshold != thresholds[-1] for threshold in thresholds[:-1])
     assert odd == 104
 
 
