@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from bpuc.base.errors import FileError
 
@@ -33,19 +36,19 @@ def check_writable(path: str | os.PathLike[str]) -> Path:
     return p
 
 
-def write_atomic(path: str | os.PathLike[str], data: bytes | str) -> None:
-    """Write a whole file under a temporary name in the same folder, then rename it over `path`.
+@contextmanager
+def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A file to write under a temporary name in the same folder; renamed over `path` when the block ends well.
 
     Raises:
         FileError: the file cannot be written; what stood at `path` before is untouched.
     """
     p = check_writable(path)
-    raw = data.encode("utf-8") if isinstance(data, str) else data
     tmp: str | None = None
     try:
         fd, tmp = tempfile.mkstemp(prefix=f".{p.name}.", suffix=".part", dir=p.parent)
-        with os.fdopen(fd, "wb") as f:
-            f.write(raw)
+        with os.fdopen(fd, "w+b") as f:
+            yield f
             f.flush()
             os.fsync(f.fileno())
         umask = os.umask(0)
@@ -58,6 +61,16 @@ def write_atomic(path: str | os.PathLike[str], data: bytes | str) -> None:
     finally:
         if tmp is not None:
             Path(tmp).unlink(missing_ok=True)
+
+
+def write_atomic(path: str | os.PathLike[str], data: bytes | str) -> None:
+    """Write a whole file under a temporary name in the same folder, then rename it over `path`.
+
+    Raises:
+        FileError: the file cannot be written; what stood at `path` before is untouched.
+    """
+    with atomic_file(path) as f:
+        f.write(data.encode("utf-8") if isinstance(data, str) else data)
 
 
 def read_bytes(path: str | os.PathLike[str], what: str) -> bytes:

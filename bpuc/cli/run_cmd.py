@@ -1,0 +1,115 @@
+"""``bpuc run``: simulate a binary on inputs from an .npz file."""
+
+from __future__ import annotations
+
+import tempfile
+import zipfile
+import zlib
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, Any, cast
+
+import click
+import numpy as np
+
+from bpuc.base.errors import DataError, FileError
+from bpuc.base.files import atomic_file, check_writable
+from bpuc.cli import ui
+from bpuc.program import load_program
+from bpuc.sim.engine import Array
+from bpuc.sim.inputs import check_inputs
+from bpuc.sim.run import EngineName, Simulation
+
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+@click.command("run", epilog="Example: bpuc run model.bpuc --inputs images.npz -o out.npz --integers --tensors all")
+@click.argument("binary", metavar="X.bpuc")
+@click.option("--inputs", required=True, metavar="IN.npz", help="Arrays by input name; one more leading axis: samples.")
+@click.option("-o", "--output", required=True, metavar="OUT.npz", help="Outputs by name, with the same leading axis.")
+@click.option("--integers", is_flag=True, help="Stored integers in place of real values.")
+@click.option("--tensors", multiple=True, metavar="all|NAME", help="Tensors wanted beside the outputs; repeatable.")
+@click.option("--engine", type=click.Choice(["fast", "reference"]), default="fast", show_default=True)
+@click.option("--threads", type=click.IntRange(1), help="Threads of the engine; the results do not depend on it.")
+def command(
+    binary: str, inputs: str, output: str, integers: bool, tensors: tuple[str, ...], engine: str, threads: int | None
+) -> None:
+    """Run a simulated binary on inputs: the integers that the simulated machine computes, or their real values.
+
+    --engine reference is plain numpy, instruction by instruction; fast gives the same integers.
+    """
+    check_writable(output)
+    program = load_program(binary)
+    samples = check_inputs(program, read_npz(inputs), ui.warn)
+    simulation = Simulation(
+        program, engine=cast(EngineName, engine), integers=integers, tensors=tensors, threads=threads
+    )
+    with ExitStack() as stack, NpzSpool(Path(output).parent) as spool:
+        for feeds in stack.enter_context(ui.progress(samples, "samples", len(samples))):
+            spool.add(simulation.sample(feeds))
+        spool.save(output, samples.count)
+    ui.note(f"{output}: {len(samples)} sample{'s' if len(samples) > 1 else ''}, {engine} engine")
+
+
+def read_npz(path: str) -> dict[str, Array]:
+    """All arrays of an .npz file, without unpickling anything.
+
+    Raises:
+        FileError: the file cannot be read.
+        DataError: it is no .npz file of plain arrays.
+    """
+    want = "an .npz file of plain arrays by input name, as numpy.savez writes it"
+    try:
+        with np.load(path, allow_pickle=False) as z:
+            if not isinstance(z, np.lib.npyio.NpzFile):
+                raise DataError(f"{path} is a single array, not an .npz archive", want=want)
+            return {name: z[name] for name in z.files}
+    except OSError as e:
+        raise FileError(f"cannot read inputs {path}: {e.strerror or e}") from e
+    except (ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError, TypeError) as e:
+        raise DataError(f"{path} is not a readable .npz file: {e}", want=want) from e
+
+
+class NpzSpool:
+    """Collects results sample by sample on disk and writes them as one .npz, so memory holds a single sample.
+
+    The file depends on the arrays alone: stored entries, fixed timestamps, the order of the first sample.
+    """
+
+    def __init__(self, folder: Path):
+        self._folder = folder
+        self._files: dict[str, tuple[IO[bytes], Array]] = {}
+
+    def __enter__(self) -> NpzSpool:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for f, _ in self._files.values():
+            f.close()
+
+    def add(self, row: dict[str, Array]) -> None:
+        """Append one sample of every array."""
+        try:
+            for name, value in row.items():
+                if name not in self._files:
+                    # unnamed: gone with the process, whatever happens
+                    self._files[name] = (tempfile.TemporaryFile(dir=self._folder), value)  # noqa: SIM115
+                self._files[name][0].write(np.ascontiguousarray(value).tobytes())
+        except OSError as e:
+            raise FileError(f"cannot keep results in {self._folder}: {e.strerror or e}") from e
+
+    def save(self, path: str, count: int | None) -> None:
+        """Write the archive atomically; `count` None: no sample axis."""
+        with atomic_file(path) as out, zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as z:
+            for name, (f, first) in self._files.items():
+                shape = first.shape if count is None else (count, *first.shape)
+                header: dict[str, Any] = {
+                    "descr": np.lib.format.dtype_to_descr(first.dtype),
+                    "fortran_order": False,
+                    "shape": shape,
+                }
+                f.seek(0)
+                with z.open(zipfile.ZipInfo(f"{name}.npy", _EPOCH), "w", force_zip64=True) as entry:
+                    np.lib.format.write_array_header_1_0(entry, header)
+                    while block := f.read(1 << 20):
+                        entry.write(block)

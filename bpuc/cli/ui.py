@@ -1,0 +1,86 @@
+"""What all commands share in talking to a person or a program: warnings, notes, progress, JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import click
+
+from bpuc.base.files import check_writable, write_atomic
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+QUIET = "bpuc.quiet"
+
+
+def quiet() -> bool:
+    """Whether ``--quiet`` was given."""
+    ctx = click.get_current_context(silent=True)
+    return bool(ctx and ctx.meta.get(QUIET))
+
+
+def paint(text: str, **style: Any) -> str:
+    """Colour for stderr: only on a terminal, never with NO_COLOR."""
+    return click.style(text, **style) if sys.stderr.isatty() and not os.environ.get("NO_COLOR") else text
+
+
+def error(text: str) -> None:
+    """A message of failure on stderr."""
+    head, colon, rest = text.partition(":")
+    click.echo(paint(head + colon, fg="red", bold=True) + rest, err=True)
+
+
+def warn(text: str) -> None:
+    """Something the user should look at although the command goes on; not silenced by ``--quiet``."""
+    click.echo(paint("warning:", fg="yellow", bold=True) + " " + text, err=True)
+
+
+def note(text: str) -> None:
+    """Progress and remarks on stderr."""
+    if not quiet():
+        click.echo(text, err=True)
+
+
+@contextmanager
+def progress(items: Iterable[T], label: str, length: int | None = None) -> Iterator[Iterable[T]]:
+    """A progress bar on a terminal; elsewhere, and with ``--quiet``, the items alone."""
+    if quiet() or not sys.stderr.isatty():
+        yield items
+        return
+    with click.progressbar(items, length=length, label=label, file=sys.stderr) as bar:
+        yield bar
+
+
+def _check_json(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:  # noqa: ARG001
+    if value is not None and value != "-":
+        check_writable(value)
+    return value
+
+
+def json_option(f: F) -> F:
+    """The option ``--json FILE|-``, passed as `json_to`; an impossible FILE is refused before any work."""
+    return click.option(
+        "--json", "json_to", metavar="FILE", callback=_check_json, help="Write the result as JSON; '-' is stdout."
+    )(f)
+
+
+def emit(text: str, value: Any, json_to: str | None) -> None:
+    """The result of a command: `text` on stdout, `value` as JSON where asked; ``-`` replaces the text."""
+    if json_to != "-":
+        click.echo(text)
+    if json_to is not None:
+        write_json(value, json_to)
+
+
+def write_json(value: Any, to: str) -> None:
+    """JSON to a file, or to stdout for ``-``; raises FileError. NaN and infinity are a bug and raise ValueError."""
+    raw = json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+    if to == "-":
+        click.echo(raw, nl=False)
+    else:
+        write_atomic(to, raw)
