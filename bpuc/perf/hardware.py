@@ -1,0 +1,102 @@
+"""The hardware numbers that the latency model needs, typed; their values and origins are in target.toml."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Protocol
+
+from bpuc.base.errors import ConfigError
+
+
+class HardwareSource(Protocol):
+    """What the model asks of a `bpuc.target.Target`."""
+
+    @property
+    def march(self) -> str: ...
+
+    def hw(self, name: str) -> float: ...
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """One march as the model sees it. Names are the keys of ``[hardware]``; rates are for int8.
+
+    Compute:
+        clock_mhz, cores: clock of the BPU and cores that share the frames of a stream.
+        mac_per_cycle_int8: multiply-accumulates a cycle where every channel block is full.
+        mac_in_block, mac_out_block, mac_pixel_block: input channels, output channels and output positions are
+            rounded up to these before they are counted.
+        mac_int16_factor: how much longer the array takes for each operand that is int16.
+        vector_elems_per_cycle, lut_elems_per_cycle, pool_elems_per_cycle,
+        softmax_elems_per_cycle: results a cycle (a pool: taps; Softmax and Norm: visits).
+        move_bytes_per_cycle, transpose_bytes_per_cycle: copies that keep runs of bytes together, and those that do not.
+        sram_bytes_per_cycle: operands of an instruction pass between on-chip memory and an engine at this rate.
+    Memory:
+        ddr_gb_per_s, sram_bytes: usable bandwidth and on-chip memory for activations.
+        channel_align: the channels of a position are stored in multiples of this.
+    Overlap:
+        tiles: parts in which an op hands its result on to the next engine.
+        prefetch_ops: how many ops ahead weights are loaded.
+    Overhead:
+        instruction_us: start and end of an instruction. call_us: what a BPU call costs the core.
+        submit_us: what it costs the host.
+    Host CPU:
+        cpu_cores, cpu_node_overhead_us, cpu_quantize_ns_per_elem, cpu_dequantize_ns_per_elem,
+        cpu_gflops, cpu_gb_per_s: of one core.
+    """
+
+    clock_mhz: float
+    cores: float
+    mac_per_cycle_int8: float
+    mac_in_block: float
+    mac_out_block: float
+    mac_pixel_block: float
+    mac_int16_factor: float
+    vector_elems_per_cycle: float
+    lut_elems_per_cycle: float
+    pool_elems_per_cycle: float
+    softmax_elems_per_cycle: float
+    move_bytes_per_cycle: float
+    transpose_bytes_per_cycle: float
+    sram_bytes_per_cycle: float
+    ddr_gb_per_s: float
+    sram_bytes: float
+    channel_align: float
+    tiles: float
+    prefetch_ops: float
+    instruction_us: float
+    call_us: float
+    submit_us: float
+    cpu_cores: float
+    cpu_node_overhead_us: float
+    cpu_quantize_ns_per_elem: float
+    cpu_dequantize_ns_per_elem: float
+    cpu_gflops: float
+    cpu_gb_per_s: float
+
+    @classmethod
+    def of(cls, target: HardwareSource) -> Hardware:
+        """The numbers of a target.
+
+        Raises:
+            ConfigError: a number is missing, or is not positive where it divides.
+        """
+        values = {f.name: float(target.hw(f.name)) for f in fields(cls)}
+        for name, value in values.items():
+            if value < 0 or (value == 0 and name not in _MAY_BE_ZERO):
+                raise ConfigError(
+                    f"target {target.march}: hardware number {name} is {value:g}", want="a number above 0"
+                )
+        return cls(**values)
+
+    @property
+    def cycles_per_us(self) -> float:
+        """Cycles in a microsecond: the clock in MHz."""
+        return self.clock_mhz
+
+    def ddr_us(self, nbytes: float) -> float:
+        """Time on the DDR bus."""
+        return nbytes / (self.ddr_gb_per_s * 1e3)
+
+
+_MAY_BE_ZERO = ("sram_bytes", "prefetch_ops", "instruction_us", "call_us", "submit_us", "cpu_node_overhead_us")

@@ -1,0 +1,188 @@
+"""The use case: a program and a target in, the document perf.json (schema bpuc.perf/1) out."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from bpuc.isa import Ref
+from bpuc.perf.cost import rescale_us
+from bpuc.perf.hardware import Hardware
+from bpuc.perf.memory import plan_memory
+from bpuc.perf.rows import build_rows
+from bpuc.perf.timeline import CALL, Row, schedule
+from bpuc.program import Program
+from bpuc.target.model import Target
+
+SCHEMA = "bpuc.perf/1"
+VIEW = "view"  # an op that only renames bytes: no engine is busy with it
+
+
+def estimate(program: Program, target: Target) -> dict[str, Any]:
+    """The latency estimate of a decoded program as the plain dict that perf.json holds; times in us, sizes in bytes.
+
+    Times come from the instructions and the target's hardware numbers alone; the program's report only adds names,
+    scales and reasons.
+
+    Raises:
+        ConfigError: the target lacks a hardware number that the model needs.
+    """
+    hw = Hardware.of(target)
+    plan = plan_memory(program, hw)
+    rows = build_rows(program, plan, hw)
+    latency = schedule(rows, hw)
+    ops = _records(program, rows, hw)
+    bpu, cpu = (math.fsum(_spans(rows, on_bpu)) for on_bpu in (True, False))
+    rescales = [o for o in ops if o["op"] == "Rescale"]
+    summary = {
+        "latency_us": latency,
+        "fps": 1e6 / latency if latency else 0.0,
+        "throughput_fps": _throughput(bpu / hw.cores, cpu / hw.cpu_cores),
+        "bpu_us": bpu,
+        "cpu_us": cpu,
+        "rescale_us": math.fsum(o["latency_us"] for o in rescales),
+        "rescale_count": len(rescales),
+        "macs": sum(o["macs"] for o in ops),
+        "ddr_read_bytes": sum(o["read_bytes"] for o in ops),
+        "ddr_write_bytes": sum(o["write_bytes"] for o in ops),
+        "sram_peak_bytes": round(plan.sram_peak),
+        "ddr_peak_bytes": round(plan.ddr_peak),
+    }
+    return {
+        "schema": SCHEMA,
+        "march": program.march,
+        "estimate": True,
+        "hardware": [
+            {"name": n, "value": q.value, "unit": q.unit, "origin": q.origin, "source": q.source}
+            for n, q in target.hardware.items()
+        ],
+        "summary": summary,
+        "ops": ops,
+        "rescales": _priced(program, ops, "rescales", target),
+        "avoided": _priced(program, ops, "avoided", target),
+        "groups": program.report.get("groups", []),
+        "segments": program.report.get("segments", []),
+        "warnings": program.report.get("warnings", []),
+    }
+
+
+def _throughput(*stages_us: float) -> float:
+    """Frames a second when every stage works on another frame: the slowest one decides."""
+    slowest = max(stages_us)
+    return 1e6 / slowest if slowest else 0.0
+
+
+def _spans(rows: list[Row], bpu: bool) -> list[float]:
+    """Durations of the runs of rows on one device."""
+    ends: dict[int, tuple[float, float]] = {}
+    for r in rows:
+        if r.bpu == bpu:
+            start, end = ends.get(r.segment, (r.start, r.end))
+            ends[r.segment] = min(start, r.start), max(end, r.end)
+    return [end - start for start, end in ends.values()]
+
+
+def _records(program: Program, rows: list[Row], hw: Hardware) -> list[dict[str, Any]]:
+    """The rows as perf.json lists them; ops without instructions (pure views) follow the op before them, at no cost."""
+    written: dict[int, Ref] = {}
+    for ins in program.instructions:
+        written.update((ins.op, ref) for ref in ins.writes())
+    nodes = {n["name"]: n for n in program.report.get("nodes", [])}
+    tensors = {t["name"]: t for t in program.report.get("tensors", [])}
+    by_op = {r.op: r for r in rows if r.op >= 0}
+    records = [_overhead(r) for r in rows if r.op < 0]
+    now = 0.0
+    for index, symbol in enumerate(program.ops):
+        row = by_op.get(index)
+        node = nodes.get(symbol.name, {})
+        if row is None:
+            on_bpu = node.get("device", "BPU") == "BPU"
+            row = Row(index, symbol.segment, on_bpu, VIEW if on_bpu else "cpu", start=now, end=now)
+        now = row.end
+        outputs = node.get("outputs") or [symbol.name]
+        tensor = tensors.get(outputs[0], {})
+        ref = written.get(index)
+        records.append(
+            {
+                "name": symbol.name,
+                "op": symbol.op,
+                **_numbers(row, hw),
+                "shape": tensor.get("shape", list(ref.shape) if ref else None),
+                "dtype": tensor.get("dtype", ref.dtype.value if ref else None),
+                "scale": tensor.get("scale"),
+                "reason": node.get("reason"),
+                "remedy": node.get("remedy"),
+                "onnx_nodes": list(symbol.onnx_nodes),
+            }
+        )
+    records.sort(key=lambda r: (r["start_us"], r["end_us"]))
+    seen: dict[str, int] = {}
+    for r in records:
+        seen[r["name"]] = seen.get(r["name"], 0) + 1
+        if seen[r["name"]] > 1:
+            r["name"] += f"#{seen[r['name']]}"
+    return records
+
+
+def _numbers(row: Row, hw: Hardware) -> dict[str, Any]:
+    transfer = row.transfer_us(hw)
+    bound = "memory" if transfer > row.compute else "compute"
+    return {
+        "device": "BPU" if row.bpu else "CPU",
+        "engine": row.engine,
+        "segment": row.segment,
+        "start_us": row.start,
+        "end_us": row.end,
+        "latency_us": row.end - row.start,
+        "compute_us": row.compute,
+        "transfer_us": transfer,
+        "macs": row.macs,
+        "read_bytes": round(row.loads),
+        "write_bytes": round(row.stores),
+        "bound": "overhead" if row.overhead >= max(row.compute, transfer) else bound,
+    }
+
+
+def _overhead(row: Row) -> dict[str, Any]:
+    name, reason = (
+        (f"_call_{row.segment}", "the BPU core starts and ends a call")
+        if row.engine == CALL
+        else (f"_submit_{row.segment}", "the host hands a call to the BPU and waits for its end")
+    )
+    return {
+        "name": name,
+        "op": "Overhead",
+        "device": "BPU" if row.bpu else "CPU",
+        "engine": row.engine,
+        "segment": row.segment,
+        "start_us": row.start,
+        "end_us": row.end,
+        "latency_us": row.end - row.start,
+        "compute_us": 0.0,
+        "transfer_us": 0.0,
+        "macs": 0,
+        "read_bytes": 0,
+        "write_bytes": 0,
+        "bound": "overhead",
+        "shape": None,
+        "dtype": None,
+        "scale": None,
+        "reason": reason,
+        "remedy": None,
+        "onnx_nodes": [],
+    }
+
+
+def _priced(program: Program, ops: list[dict[str, Any]], key: str, target: Target) -> list[dict[str, Any]]:
+    """Rescales of the report, those without a time given one: their row's, or what such a rescale costs alone."""
+    times = {o["name"]: o["latency_us"] for o in ops}
+    tensors = {t["name"]: t for t in program.report.get("tensors", [])}
+    found = []
+    for record in program.report.get(key, []):
+        if record.get("latency_us") is None:
+            tensor = tensors.get(record.get("tensor"), {})
+            width = 2 if tensor.get("dtype") == "int16" else 1
+            alone = rescale_us(math.prod(tensor.get("shape", [0])), width, target)
+            record = {**record, "latency_us": times.get(record.get("name"), alone)}
+        found.append(record)
+    return found
