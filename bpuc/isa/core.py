@@ -247,11 +247,16 @@ def decode(data: bytes) -> list[Instruction]:
                     values[name] = struct.unpack_from(f"<{n}q", data, pos)
                     pos += 8 * n
                 elif kind == "refs":
-                    values[name], refs = tuple(refs[: values[name]]), refs[values[name] :]
+                    n = values[name]
+                    if not 0 <= n <= len(refs):
+                        raise ValueError(f"{n} operands of {len(refs)}")
+                    values[name], refs = tuple(refs[:n]), refs[n:]
                 elif kind == "ref":
                     values[name] = refs.pop(0) if values[name] else None
                 if pos > end:
                     raise ValueError("fields beyond the instruction")
+            if refs:
+                raise ValueError(f"{len(refs)} operands too many")
             out.append(cls(**values))
         except (struct.error, KeyError, ValueError, IndexError) as e:
             raise FileError(f"program is damaged at byte {at}: {type(e).__name__} {e}") from e
