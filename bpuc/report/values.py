@@ -95,6 +95,12 @@ def size(count: Any) -> str:
     return f"{three(v)} GiB"
 
 
+def exact(value: Any) -> str:
+    """A number with all its digits (ten at most), or the cleaned text of anything else."""
+    v = number(value)
+    return clean(value) if v is None else f"{v:.10g}"
+
+
 def macs(count: Any) -> str:
     """Multiply-accumulates: ``640``, ``12.3 k``, ``4.57 M``, ``1.20 G``."""
     v = number(count)
@@ -105,6 +111,14 @@ def macs(count: Any) -> str:
             return f"{v:.0f}" if not unit else f"{three(v)}{unit}"
         v /= 1000
     return f"{three(v)} G"
+
+
+def rate(per_second: Any) -> str:
+    """MACs a second: ``640 MAC/s``, ``1.28 TMAC/s``."""
+    v = number(per_second)
+    if v is None:
+        return NONE
+    return f"{three(v / 1e12)} TMAC/s" if abs(v) >= 999.5e9 else macs(v) + ("MAC/s" if abs(v) >= 999.5 else " MAC/s")
 
 
 def share(part: Any, of: Any) -> str:

@@ -1,0 +1,78 @@
+"""perf.json as one self-contained HTML page: no network, no library, the same bytes for the same document.
+
+Names in perf.json come from models of strangers. Three walls keep them text: Jinja escapes every expression, data for
+the script is JSON in which ``<``, ``>`` and ``&`` are written as escapes, and a content security policy allows no script
+but the one whose hash it names, and no request to anywhere.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from bpuc.report.labels import LABELS
+from bpuc.report.view import context, op_data
+
+_SCRIPTS = ("base.js", "timeline.js", "table.js", "roofline.js", "main.js")
+
+
+def render_html(perf: Mapping[str, Any], title: str) -> str:
+    """The page for a perf.json document.
+
+    Args:
+        perf: the document; values may be absent or null anywhere.
+        title: shown as heading and in the browser's tab, usually the name of the model.
+    """
+    view = context(perf, title)
+    script = Markup("(() => {\n'use strict';\n" + "\n".join(_file(n) for n in _SCRIPTS) + "})();")
+    digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
+    data = {
+        "ops": [op_data(o) for o in view["ops"]],
+        "latency": view["latency"],
+        "roofs": view["roofs"],
+        "words": {"en": {k: en for k, (en, _) in LABELS.items()}, "zh": {k: zh for k, (_, zh) in LABELS.items()}},
+    }
+    page = _environment().get_template("page.html.j2")
+    return page.render(view, style=Markup(_file("style.css")), script=script, digest=digest, data=_json(data))
+
+
+def _environment() -> Environment:
+    env = Environment(
+        loader=PackageLoader("bpuc.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_escaped,
+    )
+    env.globals["t"] = _label
+    env.globals["word"] = lambda key: LABELS[key][0]
+    return env
+
+
+def _escaped(value: Any) -> Any:
+    """Escape as html.escape does: the same as autoescape, which still runs, but with ``&quot;`` for the quote."""
+    return Markup(html.escape(value)) if type(value) is str else value
+
+
+def _label(key: str) -> Markup:
+    """An element with the English label, which the script may turn into Chinese."""
+    return Markup('<span data-t="{}">{}</span>').format(key, LABELS[key][0])
+
+
+def _json(data: Any) -> Markup:
+    """JSON that cannot end the script element it stands in, whatever strings it holds."""
+    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
+
+
+def _file(name: str) -> str:
+    return (files("bpuc.report") / "templates" / name).read_text(encoding="utf-8")
