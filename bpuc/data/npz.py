@@ -15,6 +15,7 @@ import numpy.lib.format as npy
 import numpy.typing as npt
 
 from bpuc.base.errors import DataError, FileError, did_you_mean
+from bpuc.data.recipe import Recipe
 from bpuc.data.shapes import count_samples
 from bpuc.data.source import DataSource, InputSpec, check_dtype
 
@@ -33,8 +34,8 @@ class Header:
 class NpzSource(DataSource):
     """An .npz: input name -> `[samples, *model shape]`; of an .npy, the one array for the model's one input."""
 
-    def __init__(self, path: Path, inputs: Sequence[InputSpec]):
-        self.path = path
+    def __init__(self, path: Path, inputs: Sequence[InputSpec], recipes: Mapping[str, Recipe]):
+        self.path, self._recipes = path, recipes
         headers = read_headers(path)
         if path.suffix.lower() == ".npy" and len(inputs) == 1:
             headers = {inputs[0].name: headers[path.name]}
@@ -55,7 +56,8 @@ class NpzSource(DataSource):
                 stream = stack.enter_context(_open_member(self.path, spec.name))
                 streams[spec.name] = self._samples_of(spec, stream)
             for _ in range(self.samples):
-                yield {name: self._next(samples, name) for name, samples in streams.items()}
+                stored = {name: self._next(samples, name) for name, samples in streams.items()}
+                yield {s.name: self._recipes[s.name].finish(stored[s.name], s) for s in self.inputs}
             for name, samples in streams.items():
                 self._next(samples, name)  # runs the check behind the last sample
 

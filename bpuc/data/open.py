@@ -1,62 +1,58 @@
-"""Opening what `--data` names."""
+"""Opening what `--data` or the configuration names."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from bpuc.base.errors import DataError, FileError
+from bpuc.config import Config
+from bpuc.data.folder import open_folder, open_folders
 from bpuc.data.npz import NpzSource
+from bpuc.data.recipe import input_order, recipes
 from bpuc.data.source import DataSource, InputSpec
 
 
-def open_data(path: str | os.PathLike[str], inputs: Sequence[InputSpec]) -> DataSource:
+def open_data(
+    path: str | os.PathLike[str] | None, inputs: Sequence[InputSpec], config: Config | None = None
+) -> DataSource:
     """The samples of an .npz, an .npy (for a model of one input) or a folder.
+
+    Arrays are the inputs of the model as they stand, except those of the configuration's cal_data_dir: there, as with
+    the vendor's tools, mean_value and scale_value are still to be applied. `bpuc: preprocess: arrays` says otherwise.
+
+    Args:
+        path: file or folder; None takes what the configuration names.
+        inputs: the model's inputs.
+        config: how images become samples, and the place of the data when `path` is None.
 
     Raises:
         DataError: the data do not fit the inputs. FileError: nothing is there, or it cannot be read.
+        ConfigError: the configuration does not fit the inputs.
     """
-    p = Path(path)
-    if not p.exists():
-        raise FileError(f"cannot read data {p}: there is no such file or folder")
+    from_config = path is None
+    paths = tuple(config.data if config else ()) if path is None else (Path(path),)
+    if not paths:
+        raise DataError("no data were given", hint="use --data PATH, or cal_data_dir in the configuration")
+    for p in paths:
+        if not p.exists():
+            raise FileError(f"cannot read data {p}: there is no such file or folder")
+    how = recipes(inputs, config, from_config=from_config)
+    if config and len(paths) > 1:
+        names = input_order(inputs, config)
+        if len(names) != len(paths):
+            raise DataError(
+                f"cal_data_dir has {len(paths)} folders, the model {len(names)} inputs",
+                where=str(config.path),
+                want="one folder an input",
+            )
+        return open_folders(paths[0].parent, dict(zip(names, paths, strict=True)), inputs, how)
+    p = paths[0]
+    if p.is_dir():
+        return open_folder(p, inputs, how)
     if p.suffix.lower() in (".npz", ".npy") and p.is_file():
-        return NpzSource(p, inputs)
+        return NpzSource(p, inputs, how)
     raise DataError(
         f"{p.name} is no data that can be read", where=str(p), want="an .npz, an .npy or a folder of samples"
     )
-
-
-class _RandomSource(DataSource):
-    def __init__(self, inputs: Sequence[InputSpec], samples: int, seed: int):
-        super().__init__(inputs, "random data", samples)
-        self._seed = seed
-
-    def _read(self) -> Iterator[Mapping[str, npt.NDArray[Any]]]:
-        rng = np.random.default_rng(self._seed)
-        for _ in range(self.samples):
-            yield {s.name: _random(rng, s) for s in self.inputs}
-
-
-def _random(rng: np.random.Generator, spec: InputSpec) -> npt.NDArray[Any]:
-    kind = np.dtype(spec.dtype).kind
-    if kind == "f":
-        return rng.uniform(-1, 1, spec.shape)
-    return rng.integers(0, 2 if kind == "b" else 128, spec.shape)
-
-
-def random_data(inputs: Sequence[InputSpec], samples: int = 8, seed: int = 0) -> DataSource:
-    """Made-up samples, the same for the same seed: floats even in [-1, 1), integers even in 0..127.
-
-    They fit a look at placement and speed; thresholds from them say nothing about accuracy.
-
-    Raises:
-        DataError: `samples` is below 1.
-    """
-    if samples < 1:
-        raise DataError(f"{samples} random samples were asked for", want="at least one")
-    return _RandomSource(inputs, samples, seed)

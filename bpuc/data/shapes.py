@@ -13,8 +13,8 @@ LAYOUTS = (((0, 3, 1, 2), "NHWC", "NCHW"), ((0, 2, 3, 1), "NCHW", "NHWC"))
 def count_samples(shape: Shape, spec: InputSpec, where: str) -> int:
     """How many samples an array of this shape holds.
 
-    `[samples, *input shape]`, or the input's shape itself (one sample), or, where the input's batch is 1, samples in
-    place of the batch.
+    `[samples, *input shape]`, or the input's shape itself (one sample); where the input's batch is 1, also one sample
+    without the batch, or samples in place of the batch.
 
     Raises:
         DataError: it is none of these, or holds no sample.
@@ -22,7 +22,7 @@ def count_samples(shape: Shape, spec: InputSpec, where: str) -> int:
     want = spec.shape
     with_samples = len(shape) == len(want) + 1 and shape[1:] == want
     batch_as_samples = want[:1] == (1,) and len(shape) == len(want) and shape[1:] == want[1:]
-    if shape == want:
+    if shape == want or (want[:1] == (1,) and shape == want[1:]):
         return 1
     if not (with_samples or batch_as_samples):
         raise DataError(

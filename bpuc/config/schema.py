@@ -1,0 +1,196 @@
+"""Every YAML key that bpuc knows, and what becomes of it.
+
+Keys of both generations of the vendor's tools (hb_mapper for X3, J5, X5; hb_compile for S100) and our own under
+`bpuc:`. A key is taken, noted (it has no effect here, and a note says why) or refused with the reason; what is not in
+this file is an error. docs/yaml-keys.md is written from this file by `python -m bpuc.config.document`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from bpuc.config import values
+
+IMAGE_TYPES = ("rgb", "bgr", "yuv444", "gray", "featuremap")
+RUNTIME_TYPES = ("rgb", "bgr", "yuv444", "nv12", "gray", "featuremap")
+LAYOUTS = ("NCHW", "NHWC")
+
+Text = Annotated[str, BeforeValidator(values.text)]
+Names = Annotated[tuple[str, ...], BeforeValidator(values.names)]
+Words = Annotated[tuple[str, ...], BeforeValidator(values.words)]
+Number = Annotated[float, BeforeValidator(values.number)]
+Scale = Annotated[float, BeforeValidator(values.scale)]
+Dtype = Annotated[str, BeforeValidator(values.dtype)]
+Shape = Annotated[tuple[int, ...], BeforeValidator(values.shape)]
+Numbers = Annotated[tuple[float, ...], BeforeValidator(values.numbers)]
+ShapePerInput = Annotated[tuple[tuple[int, ...], ...], BeforeValidator(values.shape_per_input)]
+NumbersPerInput = Annotated[tuple[tuple[float, ...], ...], BeforeValidator(values.numbers_per_input)]
+TypesTrain = Annotated[tuple[str, ...], BeforeValidator(values.each(values.one_of(IMAGE_TYPES)))]
+TypesRt = Annotated[tuple[str, ...], BeforeValidator(values.each(values.one_of(RUNTIME_TYPES)))]
+Layouts = Annotated[tuple[str, ...], BeforeValidator(values.each(values.one_of(LAYOUTS, upper=True)))]
+
+
+def taken(doc: str, **limits: Any) -> Any:
+    """A key that bpuc uses."""
+    return Field(default=None, description=doc, json_schema_extra={"fate": "taken"}, **limits)
+
+
+def noted(why: str, *, usual: Any = None) -> Any:
+    """A key without effect here; `usual` is the value that means nothing and deserves no note."""
+    return Field(default=None, description=why, json_schema_extra={"fate": "noted", "usual": usual})
+
+
+def refused(why: str) -> Any:
+    """A key that asks for what bpuc does not do."""
+    return Field(default=None, description=why, json_schema_extra={"fate": "refused"})
+
+
+class Section(BaseModel):
+    """Base of the sections."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ModelParameters(Section):
+    """The model and where the results go."""
+
+    onnx_model: Text | None = taken("path of the float ONNX model")
+    caffe_model: Any = refused("only ONNX models are read; convert the Caffe model to ONNX first")
+    prototxt: Any = refused("only ONNX models are read; convert the Caffe model to ONNX first")
+    march: Text | None = taken("the machine: bernoulli2, bayes, bayes-e, nash-e, nash-m, nash-p")
+    working_dir: Text | None = taken("folder of the results; `model_output` when only a prefix is given")
+    output_model_file_prefix: Text | None = taken(
+        "name of the results without ending; `model` when only a folder is given"
+    )
+    node_info: Any = taken(
+        "`name:int16;name:int16`, or for each node a mapping with ON (BPU, CPU), InputType, InputType0.., OutputType "
+        "(int8, int16); wins over run_on_cpu and run_on_bpu"
+    )
+    set_node_data_type: Any = taken("`name:int16;name:int16`, the older form of node_info")
+    output_nodes: Any = noted("the outputs are those of the model; cut it with onnx.utils.extract_model")
+    layer_out_dump: Any = noted("`bpuc run --tensors all` gives every tensor", usual=False)
+    remove_node_type: Any = noted("conversions at the borders stay; the report shows their time in rows of their own")
+    remove_node_name: Any = noted("conversions at the borders stay; the report shows their time in rows of their own")
+    debug_mode: Any = noted("samples are streamed and not dumped; `--dump-dir` writes the graph after every pass")
+    log_level: Any = noted("`--quiet` is the only setting of the log")
+    enable_vpu: Any = noted("units of the machine come from the target's description", usual=True)
+    enable_spu: Any = noted("units of the machine come from the target's description", usual=True)
+
+
+class InputParameters(Section):
+    """The inputs: `;` between inputs, in the order of input_name."""
+
+    input_name: Names | None = taken("names of the model's inputs; needed when there are several")
+    input_type_train: TypesTrain | None = taken("what the float model takes: " + ", ".join(IMAGE_TYPES))
+    input_layout_train: Layouts | None = taken("NCHW or NHWC")
+    input_type_rt: TypesRt | None = taken("what the board delivers; checked against input_type_train")
+    input_layout_rt: Layouts | None = taken("NCHW or NHWC, on the board")
+    input_shape: ShapePerInput | None = taken("such as 1x3x224x224; fixes dynamic sizes")
+    norm_type: Annotated[
+        tuple[str, ...] | None,
+        BeforeValidator(
+            values.each(values.one_of(("no_preprocess", "data_mean", "data_scale", "data_mean_and_scale")))
+        ),
+    ] = taken("which of mean_value and scale_value count; without it, those that are given")
+    mean_value: NumbersPerInput | None = taken("one number or one a channel; y = (x - mean) * scale")
+    scale_value: NumbersPerInput | None = taken("one number or one a channel; y = (x - mean) * scale")
+    std_value: NumbersPerInput | None = taken("one number or one a channel, in place of scale_value: scale = 1 / std")
+    input_space_and_range: Any = noted("the colour conversion of nv12 on the board is not simulated", usual="regular")
+    input_batch: Any = noted("the batch is the model's", usual=1)
+    separate_batch: Any = noted("the inputs are the model's", usual=False)
+    separate_name: Any = noted("the inputs are the model's")
+
+
+class CalibrationParameters(Section):
+    """Calibration."""
+
+    cal_data_dir: Names | None = taken(
+        "folders of samples, one an input; their files are not normalized yet (see below)"
+    )
+    cal_data_type: Annotated[
+        tuple[str, ...] | None,
+        BeforeValidator(values.each(values.one_of(("float32", "uint8", "int8", "int16", "int32")))),
+    ] = taken("element type of raw files; without it float32")
+    calibration_type: Literal["default", "max", "kl", "mix", "skip", "load"] | None = taken(
+        "max: min_max, or percentile with max_percentile; kl; mix; skip: random data and min_max; default: the default "
+        "observer of bpuc; load is refused"
+    )
+    max_percentile: Number | None = taken("0.5 to 1, with calibration_type max", ge=0.5, le=1)
+    run_on_cpu: Names | None = taken("nodes or op types that run on the CPU")
+    run_on_bpu: Names | None = taken("nodes or op types that run on the BPU where it can")
+    optimization: Words | None = taken(
+        "set_model_output_int8, set_model_output_int16, set_all_nodes_int16, set_{Op}_input_int8, "
+        "set_{Op}_output_int16 and so on are taken; asymmetric, bias_correction, lstm_batch_last and run_fast have no "
+        "effect here"
+    )
+    per_channel: Any = noted("activations have one scale a tensor, weights one a channel", usual=False)
+    preprocess_on: Any = noted("images are always read, resized and converted", usual=False)
+    quant_config: Any = refused("say the same with `bpuc: dtype` and `bpuc: observer`")
+
+
+class CompilerParameters(Section):
+    """The compiler."""
+
+    compile_mode: Literal["latency", "bandwidth", "balance"] | None = taken("latency, bandwidth or balance")
+    optimize_level: Literal["O0", "O1", "O2", "O3"] | None = taken("O0 to O3")
+    core_num: int | None = taken("number of BPU cores", ge=1, le=4)
+    balance_factor: Any = noted("there is no weighing between latency and bandwidth yet")
+    debug: Any = noted("the binary always holds what the reports need", usual=True)
+    input_source: Any = noted("inputs come from DDR in the simulation")
+    max_time_per_fc: Any = noted("the simulated program is not pre-empted", usual=0)
+    jobs: Any = noted("compiling is quick enough in one process")
+    advice: Any = noted("`bpuc perf` names what is slow and why", usual=0)
+    cache_mode: Any = noted("nothing is cached", usual="disable")
+    cache_path: Any = noted("nothing is cached")
+    max_l2m_size: Any = noted("memory sizes come from the target's description", usual=0)
+    ability_entry: Any = noted("it is meant for the vendor's compiler")
+    extra_params: Any = noted("it is meant for the vendor's compiler")
+    hbdk3_compatible_mode: Any = noted("it is meant for the vendor's compiler")
+
+
+class PreprocessSection(Section):
+    """How images become samples."""
+
+    resize: Literal["stretch", "letterbox", "crop"] | None = taken(
+        "stretch (the default); letterbox keeps the proportions and pads; crop keeps them and cuts around the centre"
+    )
+    interpolation: Literal["bilinear", "nearest", "bicubic", "area"] | None = taken("bilinear is the default")
+    pad_value: Number | None = taken("colour of the border of letterbox, 0 to 255; 114 without it", ge=0, le=255)
+    arrays: Literal["ready", "raw"] | None = taken(
+        "whether arrays in files are the model's inputs (ready) or want mean and scale (raw); without it raw for "
+        "cal_data_dir and ready for all else"
+    )
+
+
+class BpucSection(Section):
+    """Our own keys, named as the options of the command line."""
+
+    data: Text | None = taken("as --data")
+    output: Text | None = taken("as -o of compile")
+    observer: Text | None = taken("min_max, percentile, mse, kl, mix, fixed; wins over calibration_type")
+    observer_opt: dict[Text, Number] | None = taken("options of the observer, such as {percentile: 99.9}")
+    dtype: dict[Text, Dtype] | None = taken("tensor, node or op type -> int8 or int16; wins over node_info")
+    fixed_scale: dict[Text, Scale] | None = taken("tensor -> scale")
+    share_scales: Literal["auto", "always", "never"] | None = taken("whether the tensors of a concat share one scale")
+    template: Literal["default", "int16", "sensitive"] | None = taken(
+        "which dtypes are chosen where nothing else says so"
+    )
+    run_on_cpu: Names | None = taken("as in calibration_parameters")
+    run_on_bpu: Names | None = taken("as in calibration_parameters")
+    input_shape: dict[Text, Shape] | None = taken("input -> shape, such as {images: 1x3x640x640}")
+    dump_dir: Text | None = taken("folder for the graph as text after every pass")
+    keep_stages: Text | None = taken("folder for the ONNX file of each stage")
+    preprocess: PreprocessSection | None = taken("how images become samples")
+
+
+class Document(Section):
+    """A whole file."""
+
+    model_parameters: ModelParameters = ModelParameters()
+    input_parameters: InputParameters = InputParameters()
+    calibration_parameters: CalibrationParameters = CalibrationParameters()
+    compiler_parameters: CompilerParameters = CompilerParameters()
+    custom_op: Any = refused("custom operators are not supported; build the model from ONNX operators")
+    bpuc: BpucSection = BpucSection()

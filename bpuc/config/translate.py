@@ -1,0 +1,152 @@
+"""From the checked document to Config: what the vendor's keys mean here, and what must go together."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from bpuc.base.errors import did_you_mean
+from bpuc.config.config import Config, InputConfig, Preprocess
+from bpuc.config.dtypes import Wishes, read_node_info, read_optimization
+from bpuc.config.inputs import read_inputs
+from bpuc.config.report import Report
+from bpuc.config.schema import BpucSection, CalibrationParameters, Document
+
+OBSERVERS = {"max": "min_max", "kl": "kl", "mix": "mix", "skip": "min_max"}
+CAL = "calibration_parameters"
+
+
+def to_config(
+    doc: Document, report: Report, marches: Collection[str] | None, observers: Collection[str] | None
+) -> Config:
+    """The configuration that a document describes; mistakes go to `report`, and what they touch is left out."""
+    own, model, compiler = doc.bpuc, doc.model_parameters, doc.compiler_parameters
+    _check_known(report, ("model_parameters", "march"), model.march, marches, "march")
+    _check_known(report, ("bpuc", "observer"), own.observer, observers, "observer")
+
+    def find(text: str | None) -> Path | None:
+        return None if text is None else _find(report.path.parent, text)
+
+    output = find(own.output)
+    if output is None and (model.working_dir or model.output_model_file_prefix):
+        folder = _find(report.path.parent, model.working_dir or "model_output")
+        output = folder / f"{model.output_model_file_prefix or 'model'}.bpuc"
+    dirs = (own.data,) if own.data else doc.calibration_parameters.cal_data_dir or ()
+    given = {k: v for k, v in (own.preprocess or ()) if v is not None}
+    preprocess = Preprocess(**given)
+    wishes = _wishes(doc, report)
+    observer, options = _observer(doc, report)
+    return Config(
+        path=report.path,
+        model=find(model.onnx_model),
+        march=model.march,
+        output=output,
+        inputs=_inputs(doc, report),
+        data=tuple(_find(report.path.parent, d) for d in dirs),
+        raw_arrays=(preprocess.arrays or ("ready" if own.data else "raw")) == "raw",
+        data_dtype=doc.calibration_parameters.cal_data_type or (),
+        random_data=doc.calibration_parameters.calibration_type == "skip",
+        observer=observer,
+        observer_options=options,
+        dtypes={**wishes.dtypes, **(own.dtype or {})},
+        node_dtypes=tuple(w for w in wishes.node_dtypes if w.node not in (own.dtype or {})),
+        output_dtype=wishes.output_dtype,
+        template=own.template or wishes.template,
+        fixed_scales=own.fixed_scale or {},
+        share_scales=own.share_scales,
+        run_on_cpu=tuple(wishes.cpu),
+        run_on_bpu=tuple(wishes.bpu),
+        preprocess=preprocess,
+        compile_mode=compiler.compile_mode,
+        optimize_level=compiler.optimize_level,
+        core_num=compiler.core_num,
+        dump_dir=find(own.dump_dir),
+        keep_stages=find(own.keep_stages),
+        notes=report.notes,
+    )
+
+
+def _find(folder: Path, text: str) -> Path:
+    """A path relative to the file's folder, or to the current one when it exists only there."""
+    beside = folder / Path(text).expanduser()
+    return Path(text) if not beside.exists() and Path(text).exists() else beside
+
+
+def _check_known(
+    report: Report, key: tuple[str, str], word: str | None, known: Collection[str] | None, what: str
+) -> None:
+    if word is not None and known is not None and word not in known:
+        hint = did_you_mean(word, list(known))
+        report.mistake(key, f"there is no {what} {word!r}; known are {', '.join(sorted(known))}", hint)
+
+
+def _inputs(doc: Document, report: Report) -> tuple[InputConfig, ...]:
+    """Inputs of input_parameters, with the shapes of `bpuc: input_shape`, which may name further ones."""
+    inputs = read_inputs(doc.input_parameters, lambda key, text: report.mistake(("input_parameters", key), text))
+    shapes = dict(doc.bpuc.input_shape or {})
+    if len(inputs) == 1 and inputs[0].name is None and len(shapes) == 1:
+        inputs = (replace(inputs[0], name=next(iter(shapes))),)
+    inputs = tuple(replace(i, shape=shapes.pop(i.name, i.shape)) if i.name else i for i in inputs)
+    return (*inputs, *(InputConfig(name, shape) for name, shape in shapes.items()))
+
+
+def _observer(doc: Document, report: Report) -> tuple[str | None, Mapping[str, float]]:
+    """Name and options of the observer; None is bpuc's default."""
+    cal, own = doc.calibration_parameters, doc.bpuc
+    name, options = _vendor_observer(cal, report)
+    if own.observer:
+        return own.observer, _own_options(own)
+    return name, {**options, **_own_options(own)}
+
+
+def _own_options(own: BpucSection) -> Mapping[str, float]:
+    return own.observer_opt or {}
+
+
+def _vendor_observer(cal: CalibrationParameters, report: Report) -> tuple[str | None, Mapping[str, float]]:
+    kind, percentile = cal.calibration_type, cal.max_percentile
+    if kind == "load":
+        report.mistake(
+            (CAL, "calibration_type"),
+            "load is not supported: scales of a model trained with the plug-in are not read",
+            "calibrate with data, or fix scales under bpuc: fixed_scale",
+        )
+    if percentile is not None and kind not in ("max", "skip"):
+        report.note((CAL, "max_percentile"), "it has no effect without calibration_type max")
+    if kind == "default":
+        report.note((CAL, "calibration_type"), "default takes bpuc's default observer; no search is made")
+    if kind == "max" and percentile is not None and percentile < 1:
+        return "percentile", {"percentile": round(100 * percentile, 10)}
+    return OBSERVERS.get(kind or ""), {}
+
+
+def _wishes(doc: Document, report: Report) -> Wishes:
+    """dtypes and devices from all the keys that can ask for them; node_info wins over run_on_*."""
+    cal, own, wishes = doc.calibration_parameters, doc.bpuc, Wishes()
+    for key in ("set_node_data_type", "node_info"):
+        value = getattr(doc.model_parameters, key)
+        if value is not None:
+            try:
+                read_node_info(value, wishes)
+            except ValueError as e:
+                report.mistake(("model_parameters", key), str(e))
+    try:
+        read_optimization(cal.optimization or (), wishes)
+    except ValueError as e:
+        report.mistake((CAL, "optimization"), str(e))
+    for text in wishes.notes:
+        report.note((CAL, "optimization"), text)
+    pinned = {*wishes.cpu, *wishes.bpu}
+    cpu, bpu = (_union(getattr(cal, k), getattr(own, k)) for k in ("run_on_cpu", "run_on_bpu"))
+    for name in cpu:
+        if name in bpu:
+            section = "bpuc" if own.run_on_cpu else CAL
+            report.mistake((section, "run_on_cpu"), f"{name!r} stands in run_on_bpu too")
+    wishes.cpu += [n for n in cpu if n not in pinned]
+    wishes.bpu += [n for n in bpu if n not in pinned]
+    return wishes
+
+
+def _union(*lists: tuple[str, ...] | None) -> list[str]:
+    return list(dict.fromkeys(n for names in lists for n in names or ()))
