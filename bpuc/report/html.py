@@ -1,8 +1,8 @@
 """perf.json as one self-contained HTML page: no network, no library, the same bytes for the same document.
 
 Names in perf.json come from models of strangers. Three walls keep them text: Jinja escapes every expression, data for
-the script is JSON in which ``<``, ``>`` and ``&`` are written as escapes, and a content security policy allows no script
-but the one whose hash it names, and no request to anywhere.
+the script is JSON in which ``<``, ``>`` and ``&`` are written as escapes, and a content security policy allows no
+script but the one whose hash it names, and no request to anywhere.
 """
 
 from __future__ import annotations

@@ -139,8 +139,8 @@ LABELS: dict[str, tuple[str, str]] = {
     "rate": ("GMAC/s", "GMAC/s"),
     "hardware": ("Hardware numbers", "硬件参数"),
     "hardware_why": (
-        "What the estimate rests on. Known: stated in public. Fitted: from published measurements. Derived: follows from "
-        "known facts. Assumed: a guess that nothing public contradicts.",
+        "What the estimate rests on. Known: stated in public. Fitted: from published measurements. Derived: follows "
+        "from known facts. Assumed: a guess that nothing public contradicts.",
         "估算的依据。known：公开资料；fitted：由公开测量拟合；derived：由已知事实推出；assumed：假设，未见公开反证。",
     ),
     "value": ("Value", "数值"),

@@ -226,7 +226,7 @@ const timeline = (() => {
   const pan = (part) => show(from + (to - from) * part, to + (to - from) * part);
   function reveal(i) {
     const o = ops[i], wide = to - from;
-    if (o.a >= from && o.b <= to && x(o.b) - x(o.a) > 4) { redraw(); return; }
+    if (o.a >= from && o.b <= to && x(o.b) - x(o.a) > 24) { redraw(); return; }
     const want = Math.min(wide, Math.max((o.b - o.a) * 12, 1));
     show((o.a + o.b - want) / 2, (o.a + o.b + want) / 2);
   }

@@ -1,0 +1,214 @@
+"""The page in a real browser: no error, nothing fetched, everything answers, and names of strangers do no harm."""
+
+from __future__ import annotations
+
+import pytest
+from report_samples import HOSTILE, bare, hostile, large, realistic
+
+from bpuc.report import values as v
+from bpuc.report.html import render_html
+
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
+MAKERS = [realistic, large, hostile, bare]
+
+# Answers after the next two frames, so that what was asked for has been drawn.
+FRAMES = "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => done()));"
+# Darkness of the page's own background, 0 black to 255 white.
+LUMA = """
+const c = getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number);
+return (c[0] + c[1] + c[2]) / 3;
+"""
+INK = """
+const c = document.getElementById('tl-canvas'), d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
+let n = 0;
+for (let i = 3; i < d.length; i += 4) n += d[i] > 0;
+return n;
+"""
+
+
+def js(browser, code, *args):
+    return browser.execute_script(code, *args)
+
+
+def names(browser):
+    return js(browser, "return [...document.querySelectorAll('#ops-table tbody td.n bdi')].map((e) => e.textContent)")
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize("make", MAKERS)
+def test_opens_from_disk(open_page, make, width):
+    perf = make()
+    browser = open_page(render_html(perf, "model.onnx"), width)
+    assert browser.get_log("browser") == []
+    assert js(browser, "return performance.getEntriesByType('resource').length") == 0
+    counts = js(browser, "const r = bpucReport; return [r.ops, r.bars, r.rows, r.shown()]")
+    assert counts == [len(perf["ops"])] * 4
+    assert names(browser) == [v.clean(o["name"]) for o in perf["ops"]]
+    assert js(browser, "return document.documentElement.scrollWidth") <= width
+    assert js(browser, INK) > 500
+
+
+def test_hostile_names_run_nothing(open_page):
+    browser = open_page(render_html(hostile(), HOSTILE[0]))
+    for i in range(len(HOSTILE)):
+        js(browser, "bpucReport.select(arguments[0])", i)
+        assert browser.find_element("css selector", "#dock h2 bdi").text.strip() == v.clean(HOSTILE[i]).strip()
+    js(browser, "document.getElementById('ops-group').value = 'type'; "
+       "document.getElementById('ops-group').dispatchEvent(new Event('change'))")  # fmt: skip
+    assert js(browser, "return window.broken ?? null") is None
+    assert js(browser, "return document.querySelectorAll('img, b b, script').length") == 2
+    assert browser.get_log("browser") == []
+
+
+def test_table_sorts(open_page):
+    perf = realistic()
+    browser = open_page(render_html(perf, "m"))
+    head = browser.find_element("css selector", 'th[data-key="latency_us"] button')
+    head.click()
+    want = sorted(perf["ops"], key=lambda o: -o["latency_us"])
+    assert names(browser)[:5] == [o["name"] for o in want[:5]]
+    assert js(browser, "return document.querySelector('th[data-key=latency_us]').ariaSort") == "descending"
+    head.click()
+    assert names(browser)[0] == min(perf["ops"], key=lambda o: o["latency_us"])["name"]
+    browser.find_element("css selector", 'th[data-key="name"] button').click()
+    assert names(browser)[0].startswith("_hz_/backbone/stage0/")
+    assert js(browser, "return document.querySelectorAll('#ops-table th[aria-sort]').length") == 1
+
+
+def test_table_filters_and_groups(open_page):
+    perf = realistic()
+    browser = open_page(render_html(perf, "m"))
+    box = browser.find_element("id", "ops-filter")
+    box.send_keys("BRANCH7 bn")  # an ONNX node that the op swallowed, in capitals
+    assert set(names(browser)) == {o["name"] for o in perf["ops"] if any("branch7/bn" in n for n in o["onnx_nodes"])}
+    assert browser.find_element("id", "ops-count").text == f"6 / {len(perf['ops'])} shown"
+    js(browser, "bpucReport.filter('')")
+    js(
+        browser,
+        "const s = document.getElementById('ops-group'); s.value = 'type'; s.dispatchEvent(new Event('change'))",
+    )
+    heads = js(browser, "return [...document.querySelectorAll('tr.group button')].map((e) => e.textContent)")
+    assert heads[:2] == ["Conv (18)", "Softmax (1)"]
+    assert sum(int(h.split("(")[1][:-1]) for h in heads) == len(perf["ops"])
+    browser.find_element("css selector", "tr.group button").click()
+    assert len(names(browser)) == len(perf["ops"]) - 18
+
+
+def test_time_line_zooms_pans_and_picks(open_page):
+    perf = realistic()
+    browser = open_page(render_html(perf, "m"))
+    canvas = browser.find_element("id", "tl-canvas")
+    full = js(browser, "return bpucReport.view()")
+    assert full == [0, pytest.approx(perf["summary"]["latency_us"], abs=0.01)]
+    canvas.send_keys("+")
+    a, b = js(browser, "return bpucReport.view()")
+    assert b - a == pytest.approx(0.7 * full[1], rel=1e-6)
+    canvas.send_keys("\ue014")  # arrow right
+    assert js(browser, "return bpucReport.view()[0]") > a
+    canvas.send_keys("0")
+    assert js(browser, "return bpucReport.view()") == full
+    wheel = "{deltaY: -200, ctrlKey: true, cancelable: true, clientX: 700}"
+    js(browser, f"arguments[0].dispatchEvent(new WheelEvent('wheel', {wheel}))", canvas)
+    a, b = js(browser, "return bpucReport.view()")
+    assert b - a < 0.8 * full[1]
+    canvas.send_keys("0")
+    browser.execute_async_script(FRAMES)
+    i = next(k for k, o in enumerate(perf["ops"]) if o["name"] == "/head/softmax")
+    x, y = js(
+        browser, "arguments[0].scrollIntoView({block: 'center'}); return bpucReport.centreOf(arguments[1])", canvas, i
+    )
+    from selenium.webdriver import ActionChains
+
+    size = canvas.size
+    ActionChains(browser).move_to_element_with_offset(canvas, x - size["width"] / 2, y - size["height"] / 2).perform()
+    tip = browser.find_element("id", "tip").text
+    for text in ("/head/softmax", "412 us", "1x4x16x8400", "float32", "at most 4096"):
+        assert text in tip
+    ActionChains(browser).click().perform()
+    assert js(browser, "return bpucReport.picked()") == i
+    dock = browser.find_element("id", "dock").text
+    assert "reduce over the channel axis" in dock
+    assert js(browser, "return document.querySelector('tr.picked').dataset.i") == str(i)
+    canvas.send_keys("n")
+    assert js(browser, "return bpucReport.picked()") == i + 1
+    canvas.send_keys("\ue00c")  # escape
+    assert js(browser, "return bpucReport.picked()") == -1
+    assert not browser.find_element("id", "dock").is_displayed()
+
+
+def test_time_line_search(open_page):
+    browser = open_page(render_html(realistic(), "m"))
+    box = browser.find_element("id", "tl-search")
+    box.send_keys("rescale")
+    assert js(browser, "return bpucReport.hits()") == 2
+    assert browser.find_element("id", "tl-hits").text == "2 hits"
+    box.send_keys("\ue007")  # enter goes to the first
+    assert "_rescale_2" in browser.find_element("css selector", "#dock h2").text
+    a, b = js(browser, "return bpucReport.view()")
+    assert b - a < 0.5 * js(browser, "return bpucReport.span")
+
+
+def test_dark_light_and_choice(open_page):
+    text = render_html(realistic(), "m")
+    assert js(open_page(text, scheme="light"), LUMA) > 200
+    browser = open_page(text, scheme="dark")
+    assert js(browser, LUMA) < 60
+    browser.find_element("id", "theme").click()  # auto -> light
+    assert js(browser, LUMA) > 200
+    browser.find_element("id", "theme").click()  # light -> dark
+    assert js(browser, LUMA) < 60
+    browser.find_element("id", "theme").click()
+
+
+def test_chinese(open_page):
+    browser = open_page(render_html(realistic(), "m"))
+    assert browser.find_element("css selector", "#timeline h2").text == "Time line"
+    browser.find_element("id", "lang").click()
+    assert browser.find_element("css selector", "#timeline h2").text == "时间线"
+    assert js(browser, "return document.documentElement.lang") == "zh-CN"
+    assert "搜索" in browser.find_element("id", "tl-search").get_attribute("placeholder")
+    browser.find_element("id", "lang").click()
+    assert browser.find_element("css selector", "#timeline h2").text == "Time line"
+
+
+def test_links_lead_to_the_op(open_page):
+    perf = realistic()
+    browser = open_page(render_html(perf, "m"))
+    link = browser.find_element("css selector", "#rescales a[data-op]")
+    js(browser, "arguments[0].scrollIntoView({block: 'center'})", link)
+    link.click()
+    assert perf["ops"][js(browser, "return bpucReport.picked()")]["name"] == perf["rescales"][0]["name"]
+
+
+def test_works_without_script(browser, open_page):
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        open_page(render_html(realistic(), "m"))
+        assert len(browser.find_elements("css selector", "#ops-table tbody tr")) == len(realistic()["ops"])
+        assert "412.00" in browser.find_element("id", "ops-table").text
+    finally:
+        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+def test_two_thousand_ops_stay_fluid(open_page):
+    """A step of sorting or zooming, layout and paint included, in 100 ms (median of 5)."""
+    browser = open_page(render_html(large(2000), "m"))
+    step = """
+    const done = arguments[arguments.length - 1], times = [];
+    const once = (k) => {
+      if (k === 5) { done(times.sort((a, b) => a - b)[2]); return; }
+      const begin = performance.now();
+      STEP;
+      document.body.offsetHeight;
+      times.push(performance.now() - begin);
+      requestAnimationFrame(() => once(k + 1));
+    };
+    once(0);
+    """
+    sort = step.replace("STEP", "bpucReport.sort(['latency_us', 'name', 'macs', 'op', 'bound'][k], k % 2 === 0)")
+    zoom = step.replace("STEP", "bpucReport.show(k * 100, bpucReport.span / (k + 1)); bpucReport.drawMs()")
+    query = step.replace("STEP", "bpucReport.filter(['conv', 'm3', 'add 1', 'cpu', ''][k])")
+    for name, code in (("sort", sort), ("zoom", zoom), ("filter", query)):
+        took = browser.execute_async_script(code)
+        print(f"{name}: {took:.1f} ms")  # noqa: T201 - shown with -s
+        assert took < 100, name
