@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 Path = tuple[Any, ...]
+MOST_NODES = 100_000  # after unfolding aliases; a real file has some hundreds
 
 
 @dataclass(frozen=True)
@@ -32,11 +33,12 @@ class Lines:
         self.data: Any = None
         self.mistakes: list[Mistake] = []
         self._lines: dict[Path, int] = {}
+        self._walked = 0
         loader = yaml.SafeLoader(text)
         try:
             node = loader.get_single_node()
             if node is not None:
-                self._walk(node, (), set())
+                self._walk(node, (), frozenset())
                 self.data = loader.construct_document(node)
         except yaml.YAMLError as e:
             mark = getattr(e, "problem_mark", None)
@@ -51,9 +53,12 @@ class Lines:
             path = path[:-1]
         return self._lines.get(path, 1)
 
-    def _walk(self, node: yaml.Node, path: Path, inside: set[int]) -> None:
-        if id(node) in inside:  # an alias that holds itself
-            return
+    def _walk(self, node: yaml.Node, path: Path, inside: frozenset[int]) -> None:
+        self._walked += 1
+        if id(node) in inside or self._walked > MOST_NODES:
+            raise yaml.MarkedYAMLError(
+                problem="an alias holds itself, or aliases unfold without end", problem_mark=node.start_mark
+            )
         if isinstance(node, yaml.MappingNode):
             seen: dict[str, int] = {}
             for key, value in node.value:

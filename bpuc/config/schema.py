@@ -134,7 +134,7 @@ class CompilerParameters(Section):
     """The compiler."""
 
     compile_mode: Literal["latency", "bandwidth", "balance"] | None = taken("latency, bandwidth or balance")
-    optimize_level: Literal["O0", "O1", "O2", "O3"] | None = taken("O0 to O3")
+    optimize_level: Literal["O0", "O1", "O2", "O3"] | None = taken("effort of the compiler, O0 to O3")
     core_num: int | None = taken("number of BPU cores", ge=1, le=4)
     balance_factor: Any = noted("there is no weighing between latency and bandwidth yet")
     debug: Any = noted("the binary always holds what the reports need", usual=True)

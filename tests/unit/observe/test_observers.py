@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+from importlib import metadata
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from bpuc.base.errors import BpucError, ConfigError, DataError
-from bpuc.observe import make_observer, observer_names, weight_thresholds
+from bpuc.observe import make_observer, observer_names, registry, weight_thresholds
 
 SETTABLE = {"fixed": {"scale": 0.25}}
 ALL = ["fixed", "kl", "min_max", "mix", "mse", "percentile"]
@@ -238,3 +241,22 @@ def test_weights_one_threshold_a_channel():
     w[3, 0, 0, 0] = np.inf
     with pytest.raises(BpucError, match="channel 3"):
         weight_thresholds(w, 0)
+
+
+def test_the_example_of_the_guide_is_found_in_a_package(tmp_path, monkeypatch):
+    guide = Path(__file__).parents[3] / "docs" / "adding-an-observer.md"
+    code = re.findall(r"```python\n(.*?)```", guide.read_text(encoding="utf-8"), re.DOTALL)[0]
+    package = tmp_path / "guide_observers"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "clip_std.py").write_text(code)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    entry = metadata.EntryPoint("guide", "guide_observers", "bpuc.observers")
+    monkeypatch.setattr(registry, "entry_points", lambda group: [entry])
+    registry._observers.cache_clear()
+    try:
+        assert observer_names() == sorted([*ALL, "clip_std"])
+        x = np.random.default_rng(0).normal(0, 2, 100_000).astype(np.float32)
+        assert fed("clip_std", x, multiple=3).threshold() == pytest.approx(3 * x.std(), rel=0.01)
+    finally:
+        registry._observers.cache_clear()

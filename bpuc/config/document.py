@@ -1,0 +1,73 @@
+"""Writes docs/yaml-keys.md from the schema: `python -m bpuc.config.document > docs/yaml-keys.md`."""
+
+from __future__ import annotations
+
+import sys
+
+from bpuc.config.schema import Document, Section
+
+HEAD = """# Keys of the configuration file
+
+Written by `python -m bpuc.config.document > docs/yaml-keys.md`; edit `bpuc/config/schema.py`.
+
+`-c CONFIG` takes a YAML file with the sections of the vendor's tools (hb_mapper for X3, J5 and X5, hb_compile for
+S100) and our own section `bpuc`. An option on the command line wins over the file. All mistakes in a file are told at
+once, each with its line. A key is
+
+- *taken*: it does what is written here;
+- *noted*: it has no effect here, and a note says so and why (not for the value that means nothing, such as `False`);
+- *refused*: it asks for what bpuc does not do, and the run stops.
+
+Any other key is a mistake. Blank keys (`key: ''`) count as left out.
+
+## How values are written
+
+- Several inputs: values in the order of `input_name`, with `;` between them; `None` skips an input in `mean_value`
+  and `scale_value`. Numbers of one input have spaces or commas between them. YAML lists are taken too.
+- Paths are relative to the folder of the file; what is not there but in the current folder is taken from there.
+- `calibration_type: max` with `max_percentile: 0.9999` is `--observer percentile --observer-opt percentile=99.99`:
+  bpuc writes percentiles in percent.
+- Without `bpuc: output`, the binary is `working_dir/output_model_file_prefix.bpuc` when one of the two is given.
+
+## Which data are normalized
+
+bpuc compiles the model as it is: `mean_value` and `scale_value` are not added to it as a layer, they are part of
+preparing samples.
+
+| data | mean and scale |
+| --- | --- |
+| images | applied, after resizing and the change of colours |
+| `.npy`, `.npz` and raw files in `cal_data_dir` | applied, as the vendor's tools expect these files without them |
+| the same given by `--data` or `bpuc: data` | not applied: arrays are the model's inputs |
+
+`bpuc: preprocess: arrays: raw` or `ready` settles it for both of the last rows. Raw files (`.bin` and the endings of
+the vendor's sample scripts) are float32 unless `cal_data_type` says otherwise.
+"""
+
+
+def yaml_keys() -> str:
+    """The whole of docs/yaml-keys.md."""
+    parts = [HEAD]
+    for name, info in Document.model_fields.items():
+        kind = info.annotation
+        if isinstance(kind, type) and issubclass(kind, Section):
+            parts.append(f"## {name}\n\n{kind.__doc__}\n\n{_table(kind, '')}")
+        else:
+            parts.append(f"## {name}\n\nRefused: {info.description}.\n")
+    return "\n".join(parts)
+
+
+def _table(section: type[Section], prefix: str) -> str:
+    rows = [] if prefix else ["| key | | |", "| --- | --- | --- |"]
+    for key, info in section.model_fields.items():
+        extra = info.json_schema_extra
+        fate = extra["fate"] if isinstance(extra, dict) else ""
+        rows.append(f"| `{prefix}{key}` | {fate} | {info.description} |")
+        for inner in getattr(info.annotation, "__args__", ()):
+            if isinstance(inner, type) and issubclass(inner, Section):
+                rows.append(_table(inner, f"{prefix}{key}: ").rstrip("\n"))
+    return "\n".join(rows) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(yaml_keys())
