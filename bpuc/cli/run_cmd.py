@@ -60,10 +60,12 @@ def read_npz(path: str) -> dict[str, Array]:
     """
     want = "an .npz file of plain arrays by input name, as numpy.savez writes it"
     try:
-        with np.load(path, allow_pickle=False) as z:
-            if not isinstance(z, np.lib.npyio.NpzFile):
+        with Path(path).open("rb") as f:
+            z = np.load(f, allow_pickle=False)
+            if isinstance(z, np.ndarray):
                 raise DataError(f"{path} is a single array, not an .npz archive", want=want)
-            return {name: z[name] for name in z.files}
+            with z:
+                return {name: z[name] for name in z.files}
     except OSError as e:
         raise FileError(f"cannot read inputs {path}: {e.strerror or e}") from e
     except (ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError, TypeError) as e:

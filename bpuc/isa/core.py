@@ -143,7 +143,7 @@ class Instruction:
     def operands(self) -> list[tuple[str, Ref]]:
         """All operands as (field name, view), in the order of declaration."""
         found: list[tuple[str, Ref]] = []
-        for name, kind in _layout(type(self)):
+        for name, kind in layout(type(self)):
             value = getattr(self, name)
             if kind == "ref" and value is not None:
                 found.append((name, value))
@@ -163,8 +163,8 @@ class Instruction:
 _LAYOUTS: dict[int, tuple[tuple[str, str], ...]] = {}
 
 
-def _layout(cls: type[Instruction]) -> tuple[tuple[str, str], ...]:
-    """(field name, kind) with kind one of int, float, ints, ref, refs; `op` is part of the header."""
+def layout(cls: type[Instruction]) -> tuple[tuple[str, str], ...]:
+    """(field name, kind) in stored order, kind one of int, float, ints, ref, refs; `op` is part of the header."""
     if cls.opcode in _LAYOUTS:
         return _LAYOUTS[cls.opcode]
     hints = typing.get_type_hints(cls)
@@ -202,7 +202,7 @@ def encode(ins: Instruction) -> bytes:
     """
     scalars = b""
     refs: list[Ref] = []
-    for name, kind in _layout(type(ins)):
+    for name, kind in layout(type(ins)):
         value: Any = getattr(ins, name)
         if kind == "int":
             scalars += struct.pack("<q", value)
@@ -234,7 +234,7 @@ def decode(data: bytes) -> list[Instruction]:
             pos, end = at + 16, at + words * WORD
             refs = [Ref.decode(data[p : p + WORD]) for p in range(end, end + n_refs * WORD, WORD)]
             values: dict[str, Any] = {"op": op}
-            for name, kind in _layout(cls):
+            for name, kind in layout(cls):
                 if kind == "float":
                     values[name] = struct.unpack_from("<d", data, pos)[0]
                 else:

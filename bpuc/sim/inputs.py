@@ -99,9 +99,10 @@ def _converted(port: Port, array: Array) -> Array:
     if have is not want:
         if not (have.is_float and want.is_float and have.itemsize > want.itemsize) and not _both_integers(have, want):
             raise wrong
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(over="ignore"):
             narrow = array.astype(want.numpy)
-        if not np.array_equal(narrow.astype(array.dtype), array):
+        # a wrapped sign would survive the way back
+        if not np.array_equal(narrow.astype(array.dtype), array) or not np.array_equal(narrow < 0, array < 0):
             raise DataError(
                 f"input '{port.name}' has type {have}, and not all of its values can be kept in {want}",
                 want=str(want),

@@ -114,7 +114,8 @@ def test_layer_norm(bench, rng, kind, pre):
     bias = rng.integers(-(1 << 20), 1 << 20, 8)
     ins = Norm(
         op=0, x=bench.put(x), gain=bench.const(gain.reshape(1, 1, 8), np.int32),
-        bias=bench.const(bias.reshape(1, 1, 8)), y=bench.out(x.shape), axes=(2,), eps=0.5, pre_shift=pre, shift=17, lo=-128, hi=127,
+        bias=bench.const(bias.reshape(1, 1, 8)), y=bench.out(x.shape), axes=(2,), eps=0.5,
+        pre_shift=pre, shift=17, lo=-128, hi=127,
     )  # fmt: skip
     want = [[norm_row(r, gain.tolist(), bias.tolist(), 0.5, pre, 17, -128, 127) for r in m] for m in x.tolist()]
     assert bench.run(ins).tolist() == want
