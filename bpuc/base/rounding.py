@@ -56,3 +56,17 @@ def requantize(acc: Int64Array, mult: Int64Array | int, shift: Int64Array | int,
     product = acc * np.asarray(mult, np.int64)
     result: Int64Array = np.clip((product + (np.int64(1) << (shift - 1))) >> shift, lo, hi)
     return result
+
+
+def quantize_multipliers(
+    real: npt.NDArray[np.float64], bits: int = MULTIPLIER_BITS, max_shift: int = MAX_SHIFT
+) -> tuple[Int64Array, Int64Array]:
+    """`quantize_multiplier` for an array, element by element; a larger bound on the shift costs tiny ones their bits."""
+    exponent = np.frexp(np.abs(real))[1].astype(np.int64)
+    shift = np.where(real == 0, 1, np.minimum(bits - exponent, max_shift))
+    mult = round_half_up(np.ldexp(np.abs(real), shift.astype(np.int32)))
+    over = mult == 1 << bits
+    mult, shift = np.where(over, mult >> 1, mult), shift - over
+    if not np.isfinite(real).all() or (shift < 1).any():
+        raise ValueError(f"a multiplier is not finite or too large for {bits} bits and a shift of at least 1")
+    return np.where(real < 0, -mult, mult), shift

@@ -22,7 +22,8 @@ class Graph:
         self.name = name
         self.inputs: list[Tensor] = []
         self.outputs: list[Tensor] = []
-        # the names that the model gives its outputs, also where a fused or converted tensor carries the value
+        # the names that the model gives its ports, also where a converted tensor carries the value
+        self.input_names: list[str] = []
         self.output_names: list[str] = []
         self._nx: Any = nx.MultiDiGraph()
         self._producer: dict[Tensor, tuple[Op, int]] = {}
@@ -178,6 +179,19 @@ class Graph:
         for user, at in self._uses.get(tensor, ()):
             self._nx.add_edge(op, user, key=(index, at), tensor=tensor)
 
+    def absorb(self, op: Op, tail: Op) -> None:
+        """Let `op` give what `tail` gave; `tail`, the only reader of op's one result, is removed.
+
+        The tensor keeps its name and readers; `op` takes over the ONNX nodes of `tail`.
+        """
+        out = tail.out
+        for index in range(len(tail._inputs)):
+            self.set_input(tail, index, None)
+        del self._producer[out]
+        self._nx.remove_node(tail)
+        self.rebind(op, 0, out)
+        op.origin += tuple(n for n in tail.origin if n not in op.origin)
+
     def new_tensor(self, like: Tensor, name: str) -> Tensor:
         """A tensor of the same shape and type under a unique name, without a producer, constant or scale."""
         return replace(like, name=self.unique(name), const=None, quant=None, observer="")
@@ -197,7 +211,7 @@ class Graph:
         twin = {t: replace(t) for t in self.tensors()}
         new.inputs = [twin[t] for t in self.inputs]
         new.outputs = [twin[t] for t in self.outputs]
-        new.output_names = list(self.output_names)
+        new.input_names, new.output_names = list(self.input_names), list(self.output_names)
         new._names = set(self._names)
         for op in self:
             inputs = [None if t is None else twin[t] for t in op.inputs]

@@ -31,8 +31,8 @@ class Behaviour(str, Enum):
 class OnnxNode:
     """One ONNX node as the op files see it (they do not import onnx).
 
-    inputs: operands, None where absent; constants carry their array. outputs: the result tensors, already with shape and
-    dtype, "" names dropped from the end. opset: version of the domain's operator set.
+    inputs: operands, None where absent; constants carry their array. outputs: the result tensors, already with shape
+    and dtype, "" names dropped from the end. opset: version of the domain's operator set.
     """
 
     name: str
@@ -106,6 +106,6 @@ class OpDef(ABC):
     def export(self, op: Op, to: Exporter) -> None:
         """Write the op as ONNX nodes on float tensors; tensor names are those of the graph."""
 
-    def facts(self, op: Op) -> dict[str, Any]:
+    def facts(self, op: Op) -> dict[str, Any]:  # noqa: ARG002
         """Attributes under their ONNX names, as the target rules ask for them."""
         return {}

@@ -1,0 +1,151 @@
+"""Conv, ConvTranspose, MatMul and Affine: integer weights, bias in accumulator units, one requantization."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bpuc.base.dtypes import DType
+from bpuc.base.rounding import quantize_multipliers, round_half_up
+from bpuc.ir import Op
+from bpuc.isa import Conv, ConvTranspose, MatMul, Ref, contiguous_strides
+from bpuc.lower.builder import Array, Builder, clamp_of, quant_of, refuse, step_of
+from bpuc.ops.attrs import AffineAttrs, ConvAttrs, MatMulAttrs
+
+# beside a residual the shift is bounded so that residual * multiplier stays inside int64
+_RESIDUAL_SHIFT = 40
+_INT32_MAX = (1 << 31) - 1
+
+
+def lower_conv(op: Op, b: Builder) -> None:
+    attrs = op.attrs
+    assert isinstance(attrs, ConvAttrs)
+    x, w, y = op.input(0), op.input(1), op.out
+    scales = np.asarray(quant_of(w).scale)
+    integers = _weights(op, scales)
+    common = _tail(op, b, step_of(x) * scales, attrs.low, attrs.high, integers)
+    cls = Conv if op.kind == "Conv" else ConvTranspose
+    b.emit(
+        cls(
+            op=b.op,
+            x=b.ref(x),
+            w=b.constant(integers),
+            y=b.ref(y),
+            strides=attrs.strides,
+            pads=attrs.pads,
+            dilations=attrs.dilations,
+            group=attrs.group,
+            **common,
+        )
+    )
+
+
+def lower_affine(op: Op, b: Builder) -> None:
+    """A depthwise convolution of one tap over x viewed as [before, channels, after]."""
+    attrs = op.attrs
+    assert isinstance(attrs, AffineAttrs)
+    x, w = op.input(0), op.input(1)
+    scales = np.asarray(quant_of(w).scale)
+    integers = np.clip(round_half_up(w.value().astype(np.float64) / scales), -127, 127).astype(np.int8)
+    common = _tail(op, b, step_of(x) * scales, None, None, integers)
+    channels = x.shape[attrs.axis]
+    view = (int(np.prod(x.shape[: attrs.axis])), channels, int(np.prod(x.shape[attrs.axis + 1 :])))
+    b.emit(
+        Conv(
+            op=b.op,
+            x=reshaped(b.ref(x), view),
+            w=b.constant(integers.reshape(channels, 1, 1)),
+            y=reshaped(b.ref(op.out), view),
+            strides=(1,),
+            pads=(0, 0),
+            dilations=(1,),
+            group=channels,
+            **common,
+        )
+    )
+
+
+def lower_matmul(op: Op, b: Builder) -> None:
+    attrs = op.attrs
+    assert isinstance(attrs, MatMulAttrs)
+    a, w = op.input(0), op.input(1)
+    if w.const is not None and w.rank == 2:
+        scales = np.asarray(quant_of(w).scale)
+        integers = np.clip(round_half_up(w.value().astype(np.float64) / scales), -127, 127).astype(np.int8)
+        common = _tail(op, b, step_of(a) * scales, attrs.low, attrs.high, integers)
+        right = b.constant(integers)
+    else:
+        common = _tail(op, b, np.array([step_of(a) * step_of(w)]), attrs.low, attrs.high, None)
+        right = b.ref(w)
+    b.emit(MatMul(op=b.op, a=b.ref(a), b=right, y=b.ref(op.out), **common))
+
+
+def reshaped(ref: Ref, shape: tuple[int, ...]) -> Ref:
+    """A packed view under another shape of as many elements."""
+    return Ref(ref.space, ref.dtype, ref.address, shape, contiguous_strides(shape, ref.dtype.itemsize))
+
+
+def _weights(op: Op, scales: Array) -> Array:
+    w = op.input(1).value().astype(np.float64)
+    if op.kind == "Conv":
+        per = scales.reshape(-1, *[1] * (w.ndim - 1))
+        return np.clip(round_half_up(w / per), -127, 127).astype(np.int8)
+    groups = op.attrs.group if isinstance(op.attrs, ConvAttrs) else 1
+    grouped = w.reshape(groups, w.shape[0] // groups, *w.shape[1:])
+    per = scales.reshape(groups, 1, -1, *[1] * (w.ndim - 2))
+    return np.clip(round_half_up(grouped / per), -127, 127).astype(np.int8).reshape(w.shape)
+
+
+def _tail(
+    op: Op, b: Builder, unit: Array, low: float | None, high: float | None, weights: Array | None
+) -> dict[str, Any]:
+    """Bias, multipliers, residual and clamp; `unit` is the real value of one accumulator step, per channel."""
+    y = op.out
+    wide = any(t is not None and t.quant is not None and t.quant.dtype is DType.INT16 for t in op.inputs[:2])
+    lo, hi = clamp_of(y, low, high)
+    fields: dict[str, Any] = {"lo": lo, "hi": hi}
+    bias = op.maybe(2)
+    integers = None
+    if bias is not None:
+        integers = round_half_up(bias.value().astype(np.float64) / unit)
+        if not wide:
+            integers = np.clip(integers, -_INT32_MAX, _INT32_MAX)
+        if integers.any():
+            fields["bias"] = b.constant(integers.astype(np.int64 if wide else np.int32))
+    if not wide and weights is not None:
+        _check_accumulator(op, weights, integers)
+    if quant_of(y).dtype is DType.INT32:
+        return fields
+    residual = op.maybe(3)
+    real = unit / step_of(y)
+    try:
+        mult, shift = quantize_multipliers(real, max_shift=62 if residual is None else _RESIDUAL_SHIFT)
+    except ValueError as e:
+        raise refuse(op, f"the scale of {y.name} ({step_of(y):.3g}) is too small beside its operands: {e}") from e
+    fields["mult"] = b.constant(mult.astype(np.int32))
+    fields["shift"] = b.constant(shift.astype(np.int32))
+    if residual is not None:
+        ratio = step_of(residual) / step_of(y)
+        fields["res"] = b.ref(residual)
+        fields["res_mult"] = b.constant(round_half_up(ratio * np.ldexp(1.0, shift.astype(np.int32))))
+    return fields
+
+
+def _check_accumulator(op: Op, weights: Array, bias: Array | None) -> None:
+    """No sum may leave int32, whatever the input; raises ModelError with the number where one could."""
+    sums = np.abs(_by_output(op, weights)).sum(1) * 128
+    worst = int((sums + (0 if bias is None else np.abs(bias))).max(initial=0))
+    if worst > _INT32_MAX:
+        raise refuse(op, f"its accumulator could reach {worst}, beyond int32")
+
+
+def _by_output(op: Op, weights: Array) -> Array:
+    w = weights.astype(np.int64)
+    if op.kind == "MatMul":
+        return w.T
+    if op.kind == "ConvTranspose":
+        groups = op.attrs.group if isinstance(op.attrs, ConvAttrs) else 1
+        grouped = w.reshape(groups, w.shape[0] // groups, w.shape[1], -1)
+        return grouped.transpose(0, 2, 1, 3).reshape(groups * w.shape[1], -1)
+    return w.reshape(w.shape[0], -1)

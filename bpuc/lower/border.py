@@ -1,0 +1,56 @@
+"""Conversions and ONNX parts on the CPU."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from bpuc.frontend.onnx_export import export_op
+from bpuc.ir import Op
+from bpuc.isa import CallOnnx, Dequantize, Quantize
+from bpuc.lower.builder import Builder, quant_of
+from bpuc.ops.attrs import ConvAttrs, MatMulAttrs
+
+
+def lower_quantize(op: Op, b: Builder) -> None:
+    quant = quant_of(op.out)
+    b.emit(
+        Quantize(
+            op=b.op, x=b.ref(op.input(0)), y=b.ref(op.out), scale=quant.step, lo=quant.dtype.qmin, hi=quant.dtype.qmax
+        )
+    )
+
+
+def lower_dequantize(op: Op, b: Builder) -> None:
+    quant = quant_of(op.input(0))
+    scale = b.constant(np.asarray(quant.scale, np.float64))
+    axis = -1 if quant.axis is None or len(quant.scale) == 1 else quant.axis
+    b.emit(Dequantize(op=b.op, x=b.ref(op.input(0)), scale=scale, y=b.ref(op.out), axis=axis))
+
+
+def lower_onnx(op: Op, b: Builder) -> None:
+    """One ONNX part per CPU op; its inputs are the op's operands that are not constant, each once."""
+    operands = list(dict.fromkeys(t for t in op.inputs if t is not None and t.const is None))
+    b.parts.append(export_op(op))
+    b.emit(
+        CallOnnx(
+            op=b.op,
+            inputs=tuple(b.ref(t) for t in operands),
+            results=tuple(b.ref(t) for t in op.outputs),
+            part=len(b.parts) - 1,
+            flops=flops(op),
+        )
+    )
+
+
+def flops(op: Op) -> int:
+    """Rough number of float operations of a CPU op: exact for products, one a result element otherwise."""
+    elements = sum(t.elements for t in op.outputs)
+    if isinstance(op.attrs, ConvAttrs):
+        w = op.input(1).shape
+        base = op.input(0).elements if op.kind == "ConvTranspose" else elements
+        return 2 * base * math.prod(w[1:])
+    if isinstance(op.attrs, MatMulAttrs):
+        return 2 * elements * op.input(0).shape[-1]
+    return max(elements, max((t.elements for t in op.inputs if t is not None), default=0))

@@ -1,0 +1,153 @@
+"""Lower every op in the order of its segment, then plan memory and collect symbols."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bpuc.ir import Graph, Op, Tensor
+from bpuc.isa import Device
+from bpuc.lower.accumulate import lower_affine, lower_conv, lower_matmul
+from bpuc.lower.border import lower_dequantize, lower_onnx, lower_quantize
+from bpuc.lower.builder import Builder, refuse
+from bpuc.lower.elementwise import lower_eltwise, lower_prelu, lower_rescale, lower_unary
+from bpuc.lower.movement import (
+    lower_concat,
+    lower_depth_to_space,
+    lower_expand,
+    lower_gather,
+    lower_pad,
+    lower_reshape,
+    lower_resize,
+    lower_slice,
+    lower_space_to_depth,
+    lower_split,
+    lower_tile,
+    lower_transpose,
+)
+from bpuc.lower.normalize import lower_norm, lower_softmax
+from bpuc.lower.windows import lower_arg, lower_pool, lower_reduce
+from bpuc.ops.base import Behaviour
+from bpuc.ops.registry import get
+from bpuc.program import OpSymbol, Port, Program, Segment, TensorSymbol
+
+_LOWER: dict[str, Callable[[Op, Builder], None]] = {
+    "Conv": lower_conv,
+    "ConvTranspose": lower_conv,
+    "Affine": lower_affine,
+    "MatMul": lower_matmul,
+    **dict.fromkeys(("Add", "Sub", "Mul", "Max", "Min"), lower_eltwise),
+    "PRelu": lower_prelu,
+    "Rescale": lower_rescale,
+    **dict.fromkeys(("MaxPool", "AveragePool"), lower_pool),
+    **dict.fromkeys(("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin"), lower_reduce),
+    **dict.fromkeys(("ArgMax", "ArgMin"), lower_arg),
+    "Softmax": lower_softmax,
+    **dict.fromkeys(("LayerNormalization", "InstanceNormalization"), lower_norm),
+    "Concat": lower_concat,
+    "Split": lower_split,
+    "Slice": lower_slice,
+    "Reshape": lower_reshape,
+    "Transpose": lower_transpose,
+    "Expand": lower_expand,
+    "Tile": lower_tile,
+    "Pad": lower_pad,
+    "Resize": lower_resize,
+    "DepthToSpace": lower_depth_to_space,
+    "SpaceToDepth": lower_space_to_depth,
+    "Gather": lower_gather,
+}
+
+
+def has_lowering(op: Op) -> bool:
+    """Whether instructions exist for this kind of op."""
+    return op.kind in _LOWER or get(op.kind).behaviour is Behaviour.MAPS
+
+
+def lower(graph: Graph, march: str) -> Program:
+    """The program of a legal graph whose ops have segments.
+
+    Raises:
+        ModelError: an op whose numbers no instruction can express (a scale out of range, an accumulator beyond int32).
+    """
+    b = Builder()
+    ops = sorted(graph, key=lambda op: op.segment)
+    inputs = [b.ref(t) for t in graph.inputs]
+    symbols, segments = [], list[Segment]()
+    for index, op in enumerate(ops):
+        b.op = index
+        start = len(b.instructions)
+        _lower_op(op, b)
+        for tensor in op.outputs:
+            b.written[tensor] = len(b.instructions) - 1
+        symbols.append(OpSymbol(op.name, report_op(op), op.segment, op.origin))
+        if segments and segments[-1].id == op.segment:
+            segments[-1] = Segment(op.segment, Device(op.device), segments[-1].start, len(b.instructions))
+        else:
+            segments.append(Segment(op.segment, Device(op.device), start, len(b.instructions)))
+    outputs = [b.ref(t) for t in graph.outputs]
+    arena = b.memory.plan(b.instructions, inputs, [r for r in outputs if r.space == 0])
+    return Program(
+        march=march,
+        instructions=[b.memory.relocate(i) for i in b.instructions],
+        arena_bytes=arena,
+        constants=bytes(b.constants),
+        parts=b.parts,
+        inputs=[
+            Port(name, t.shape, b.memory.real(r), _integers(graph, t, name))
+            for name, t, r in zip(graph.input_names, graph.inputs, inputs)
+        ],
+        outputs=[
+            Port(name, t.shape, b.memory.real(r), _source(graph, t))
+            for name, t, r in zip(graph.output_names, graph.outputs, outputs)
+        ],
+        tensors=_tensor_symbols(graph, b),
+        ops=symbols,
+        segments=segments,
+    )
+
+
+def report_op(op: Op) -> str:
+    """The op's name in reports: its kind, or the ONNX type where that says more."""
+    return op.onnx_type if op.kind == "Onnx" else op.kind
+
+
+def _lower_op(op: Op, b: Builder) -> None:
+    if op.kind == "Quantize":
+        lower_quantize(op, b)
+    elif op.kind == "Dequantize":
+        lower_dequantize(op, b)
+    elif op.device == "CPU":
+        lower_onnx(op, b)
+    elif op.kind in _LOWER:
+        _LOWER[op.kind](op, b)
+    elif get(op.kind).behaviour is Behaviour.MAPS:
+        lower_unary(op, b)
+    else:
+        raise refuse(op, "no instruction carries it out")
+
+
+def _integers(graph: Graph, tensor: Tensor, name: str) -> str:
+    """Name of the tensor that holds the integers of an input port."""
+    for op in graph.consumers(tensor):
+        if op.kind == "Quantize":
+            return op.out.name
+    return name
+
+
+def _source(graph: Graph, tensor: Tensor) -> str:
+    """Name of the tensor that holds the integers of an output port."""
+    producer = graph.producer(tensor)
+    return producer.input(0).name if producer is not None and producer.kind == "Dequantize" else tensor.name
+
+
+def _tensor_symbols(graph: Graph, b: Builder) -> list[TensorSymbol]:
+    found = []
+    for tensor in graph.tensors():
+        if tensor.const is not None or tensor not in b.refs:
+            continue
+        quant = tensor.quant
+        scale = None if quant is None else quant.scale
+        axis = None if quant is None or len(quant.scale) == 1 else quant.axis
+        at = b.written.get(tensor, -1)
+        found.append(TensorSymbol(tensor.name, b.memory.real(b.refs[tensor]), at, scale, axis))
+    return found

@@ -1,0 +1,120 @@
+"""What passes may read beside the graph, and where they leave what the report tells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bpuc.base.errors import ConfigError
+from bpuc.target.model import Target
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """What the user asked of a compile; see the contract's shared options.
+
+    dtypes: by tensor, node or op type. fixed_scales: by tensor. cpu and bpu: node names or op types.
+    observer and observer_options: how activations are calibrated. share_scales: auto, always or never. max_bits_lost: what a member with other readers may lose to a shared scale.
+    """
+
+    dtypes: Mapping[str, str] = field(default_factory=dict)
+    fixed_scales: Mapping[str, float] = field(default_factory=dict)
+    cpu: tuple[str, ...] = ()
+    bpu: tuple[str, ...] = ()
+    share_scales: str = "auto"
+    max_bits_lost: float = 0.5
+    template: str = "default"
+    observer: str = "percentile"
+    observer_options: Mapping[str, str | float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Warn:
+    """A warning of the report: a stable code, the message, the node or tensor."""
+
+    code: str
+    message: str
+    where: str = ""
+
+
+@dataclass
+class Range:
+    """What calibration saw of a tensor and the threshold chosen from it (real values)."""
+
+    low: float
+    high: float
+    threshold: float
+    observer: str
+    # whether no data stands behind it (perf without data)
+    assumed: bool = False
+
+
+@dataclass
+class Group:
+    """Tensors that share one scale."""
+
+    id: int
+    tensors: list[str]
+    threshold: float
+    reason: str
+    bits_lost: dict[str, float]
+
+
+@dataclass
+class RescaleRecord:
+    """A Rescale in the program, and how to be rid of it."""
+
+    name: str
+    node: str
+    input_index: int
+    tensor: str
+    from_scale: float
+    to_scale: float
+    reason: str
+    remedy: str
+    latency_us: float = 0.0
+    elements: int = 0
+
+
+@dataclass
+class Avoided:
+    """A Rescale that ``--share-scales never`` would have had."""
+
+    node: str
+    tensor: str
+    latency_us: float = 0.0
+
+
+@dataclass
+class PassContext:
+    """One compile: its target, options and statistics, and what the passes found."""
+
+    options: CompileOptions = field(default_factory=CompileOptions)
+    target: Target | None = None
+    ranges: dict[str, Range] = field(default_factory=dict)
+    weights: dict[str, np.ndarray] = field(default_factory=dict)
+    warnings: list[Warn] = field(default_factory=list)
+    groups: list[Group] = field(default_factory=list)
+    rescales: list[RescaleRecord] = field(default_factory=list)
+    avoided: list[Avoided] = field(default_factory=list)
+    # elements of each avoided rescale, by (node, tensor); why a concat operand was not joined, by (node, index)
+    avoided_elements: dict[tuple[str, str], int] = field(default_factory=dict)
+    cut_reasons: dict[tuple[str, int], str] = field(default_factory=dict)
+    # names of the tensors that are int16, and of the ONNX tensors that fusion made disappear
+    int16: set[str] = field(default_factory=set)
+    fused: set[str] = field(default_factory=set)
+
+    def need_target(self) -> Target:
+        """The target.
+
+        Raises:
+            ConfigError: a pass that needs one runs without.
+        """
+        if self.target is None:
+            raise ConfigError("this step needs a march", hint="name one with --march")
+        return self.target
+
+    def warn(self, code: str, message: str, where: str = "") -> None:
+        self.warnings.append(Warn(code, message, where))

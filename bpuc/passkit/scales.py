@@ -1,0 +1,123 @@
+"""Which tensors must carry one scale: classes by union-find, and the concats that join classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from bpuc.ir import Graph, Op, Tensor
+from bpuc.ops.base import Behaviour
+from bpuc.ops.registry import get
+
+T = TypeVar("T")
+
+
+class UnionFind:
+    """Disjoint sets of integers 0..n-1 with path halving; the smallest member stands for its set."""
+
+    def __init__(self, n: int):
+        self.parent = list(range(n))
+
+    def find(self, i: int) -> int:
+        while self.parent[i] != i:
+            self.parent[i] = self.parent[self.parent[i]]
+            i = self.parent[i]
+        return i
+
+    def union(self, a: int, b: int) -> None:
+        a, b = self.find(a), self.find(b)
+        if a != b:
+            self.parent[max(a, b)] = min(a, b)
+
+
+@dataclass
+class ScaleClass:
+    """Tensors that data movement ties together: values pass unchanged, so the scale does.
+
+    readers: ops that compute with a member (not those that only move it on, and not concats), and "output" for a graph
+    output: whoever would see a coarser tensor.
+    """
+
+    index: int
+    tensors: list[Tensor] = field(default_factory=list)
+    readers: list[str] = field(default_factory=list)
+
+    @property
+    def names(self) -> list[str]:
+        return [t.name for t in self.tensors]
+
+
+@dataclass(frozen=True)
+class ConcatEdge:
+    """Operand `index` of a concat: class `member` is to be joined with class `target`."""
+
+    op: Op
+    index: int
+    tensor: Tensor
+    member: int
+    target: int
+
+
+def is_mover(op: Op) -> bool:
+    """An op on the BPU that hands on values unchanged."""
+    return op.device == "BPU" and get(op.kind).behaves(op) is Behaviour.MOVES
+
+
+def quantized_tensors(graph: Graph) -> list[Tensor]:
+    """Float activations that a BPU op reads or gives, and constants that a BPU op reads as data, not as weights."""
+    found: dict[Tensor, None] = {}
+    for op in graph:
+        if op.device != "BPU":
+            continue
+        found |= dict.fromkeys(t for t in op.outputs if t.dtype.is_float)
+        for index, t in enumerate(op.inputs):
+            if t is not None and t.dtype.is_float and (t.const is None or is_data(op, index)):
+                found[t] = None
+    return list(found)
+
+
+def is_data(op: Op, index: int) -> bool:
+    """Whether operand `index`, if constant, is quantized like an activation (one scale a tensor)."""
+    if op.kind in ("Concat", "Add", "Sub", "Mul", "Div", "Max", "Min"):
+        return True
+    if op.kind == "MatMul":
+        return index == 0 or (index == 1 and op.input(1).rank != 2)
+    return index == 0 or (index == 3 and op.kind in ("Conv", "ConvTranspose", "MatMul"))
+
+
+def scale_classes(graph: Graph) -> tuple[list[ScaleClass], dict[Tensor, int], list[ConcatEdge]]:
+    """The classes, the class of each quantized tensor, and the concat edges between classes."""
+    tensors = quantized_tensors(graph)
+    number = {t: i for i, t in enumerate(tensors)}
+    sets = UnionFind(len(tensors))
+    movers = [op for op in graph if is_mover(op)]
+    for op in movers:
+        if op.kind != "Concat":
+            for out in op.outputs:
+                sets.union(number[op.input(0)], number[out])
+    classes, of = _collect(tensors, lambda t: sets.find(number[t]))
+    edges = [
+        ConcatEdge(op, i, t, of[t], of[op.out])
+        for op in movers
+        if op.kind == "Concat"
+        for i, t in enumerate(op.inputs)
+        if t is not None
+    ]
+    moving = set(movers)
+    outputs = set(graph.outputs)
+    for scale_class in classes:
+        for tensor in scale_class.tensors:
+            scale_class.readers += [op.name for op in graph.consumers(tensor) if op not in moving]
+            scale_class.readers += ["output"] if tensor in outputs else []
+    return classes, of, edges
+
+
+def _collect(tensors: Iterable[Tensor], root: Callable[[Tensor], int]) -> tuple[list[ScaleClass], dict[Tensor, int]]:
+    by_root: dict[int, ScaleClass] = {}
+    of: dict[Tensor, int] = {}
+    for tensor in tensors:
+        found = by_root.setdefault(root(tensor), ScaleClass(len(by_root)))
+        found.tensors.append(tensor)
+        of[tensor] = found.index
+    return list(by_root.values()), of

@@ -1,0 +1,123 @@
+"""Choose int8 or int16 for every quantized tensor, from the user's requests and what the march can do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bpuc.base.dtypes import DType
+from bpuc.base.errors import ConfigError, did_you_mean
+from bpuc.ir import Graph, Op, Tensor
+from bpuc.passkit import Change, Numerics, Pass, PassContext, Stage
+from bpuc.passkit.scales import quantized_tensors, scale_classes
+from bpuc.support.check import supports
+from bpuc_passes.pin_devices import matching
+from bpuc_passes.place_ops import facts_of
+
+_KNOWN = ("int8", "int16")
+
+
+@dataclass(frozen=True)
+class ChooseDtypes(Pass):
+    """``--dtype NAME=int16``: a tensor, else a node, else an op type; data movement and concats carry it on.
+
+    What the march cannot do falls back to int8 with a warning that names the tensor and the reason.
+    """
+
+    name = "choose-dtypes"
+    numerics = Numerics.DECIDES
+    needs = Stage.PLACED
+
+    def run(self, graph: Graph, ctx: PassContext) -> list[Change]:
+        wanted = _requests(graph, ctx)
+        if ctx.options.template == "int16":
+            everything = quantized_tensors(graph)
+            wanted = {**{t: "int16" for t in everything if t.const is None}, **wanted}
+        if not wanted:
+            return []
+        target = ctx.need_target()
+        able = {t for t in wanted if wanted[t] == "int16" and _can(graph, ctx, t)}
+        if not able:
+            return []
+        # a class has one type, and a concat one for all its operands
+        classes, of, edges = scale_classes(graph)
+        wide = {of[t] for t in able if t in of}
+        while True:
+            more = {e.target for e in edges if e.member in wide} | {e.member for e in edges if e.target in wide}
+            if more <= wide:
+                break
+            wide |= more
+        changes = []
+        for index in sorted(wide):
+            for tensor in classes[index].tensors:
+                producer = graph.producer(tensor)
+                if producer is not None and producer.device == "BPU" and not _gives_int16(graph, producer, ctx):
+                    ctx.warn(
+                        "int16-fallback",
+                        f"int16 for {tensor.name}: {producer.onnx_type} {producer.name} gives int8 only on "
+                        f"{target.march}, so its result stays int8",
+                        tensor.name,
+                    )
+                    continue
+                ctx.int16.add(tensor.name)
+                changes.append(Change("int16", tensor.name, "asked for" if tensor in able else "carried on"))
+        return changes
+
+
+def _requests(graph: Graph, ctx: PassContext) -> dict[Tensor, str]:
+    """Type asked for each quantized tensor; a tensor's name wins over a node's, a node's over an op type's."""
+    tensors = {t.name: t for t in graph.tensors()}
+    quantized = set(quantized_tensors(graph))
+    found: dict[Tensor, tuple[int, str]] = {}
+    for word, dtype in ctx.options.dtypes.items():
+        if dtype not in _KNOWN:
+            raise ConfigError(f"--dtype {word}={dtype}: no such type for activations", want="int8 or int16")
+        if word in tensors:
+            hits, rank = [tensors[word]], 2
+            if tensors[word].const is not None and tensors[word] not in quantized:
+                ctx.warn("dtype", f"--dtype {word}={dtype}: {word} is a weight; weights stay int8", word)
+                continue
+        else:
+            ops = matching(graph, word)
+            if not ops:
+                if word in ctx.fused:
+                    ctx.warn(
+                        "dtype", f"--dtype {word}={dtype}: {word} was fused away and has no value of its own", word
+                    )
+                    continue
+                known = [*tensors, *(op.name for op in graph), *(op.onnx_type for op in graph)]
+                raise ConfigError(
+                    f"--dtype {word}={dtype}: no tensor, node or op type of that name", hint=did_you_mean(word, known)
+                )
+            hits, rank = [t for op in ops for t in op.outputs], 1 if word in {n for op in ops for n in op.origin} else 0
+        for tensor in hits:
+            if tensor in quantized and found.get(tensor, (-1, ""))[0] < rank:
+                found[tensor] = (rank, dtype)
+    return {t: dtype for t, (_, dtype) in found.items()}
+
+
+def _can(graph: Graph, ctx: PassContext, tensor: Tensor) -> bool:
+    target = ctx.need_target()
+    if not target.int16_activations:
+        ctx.warn("int16", f"{tensor.name}: {target.march} has no int16 activations, so it stays int8", tensor.name)
+        return False
+    producer = graph.producer(tensor)
+    if producer is not None and producer.device == "BPU" and not _gives_int16(graph, producer, ctx):
+        ctx.warn(
+            "int16",
+            f"{tensor.name}: {producer.onnx_type} {producer.name} has no int16 on {target.march}, so it stays int8",
+            tensor.name,
+        )
+        return False
+    return True
+
+
+def _gives_int16(graph: Graph, op: Op, ctx: PassContext) -> bool:
+    # an op reads int8 and gives int16 where its table says int16 at all; Conv and MatMul requantize to either
+    if op.kind in ("Conv", "ConvTranspose", "MatMul", "Affine"):
+        return ctx.need_target().int16_activations
+    return supports(facts_of(graph, op), ctx.need_target()).int16
+
+
+def takes_int16(graph: Graph, op: Op, ctx: PassContext) -> bool:
+    """Whether the op may read int16 activations on this march."""
+    return supports(facts_of(graph, op), ctx.need_target(), DType.INT16.value).ok

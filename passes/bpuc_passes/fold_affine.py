@@ -1,0 +1,146 @@
+"""Fold per-channel gains and offsets into the weights beside them.
+
+    Conv(x) * g + b    ->  Conv with weights w*g and bias bias*g + b          (ConvTranspose, MatMul, LayerNorm too)
+    Conv(x * g + b)    ->  Conv with weights w*g and bias bias + sum(w*b)     (b only where nothing is padded)
+
+Scalars that are left as Add or Mul beside such an op become an Affine first, so that they fold too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bpuc.base.dtypes import DType
+from bpuc.ir import Graph, Op, Tensor
+from bpuc.ops.attrs import AffineAttrs, ConvAttrs, MatMulAttrs, NormAttrs
+from bpuc.passkit import Change, Numerics, Pass, PassContext
+from bpuc.passkit.rewrite import as_float32, fusable, is_scalar, scalar, set_const
+
+_NORMS = ("LayerNormalization", "InstanceNormalization")
+
+
+@dataclass(frozen=True)
+class FoldAffine(Pass):
+    """BatchNormalization and constants per channel disappear into Conv, ConvTranspose, MatMul and normalizations."""
+
+    name = "fold-affine"
+    numerics = Numerics.EXACT
+    # whether scalars count; not before fuse-table has taken those that belong to a table
+    scalars: bool = True
+
+    def run(self, graph: Graph, ctx: PassContext) -> list[Change]:
+        for op in graph:
+            if self.scalars and op.kind in ("Add", "Mul"):
+                _scalar_to_affine(graph, op)
+        changes = []
+        for op in graph:
+            if op in graph and op.kind == "Affine":
+                before = graph.producer(op.input(0))
+                if before is not None and graph.sole_consumer(op.input(0)) is op and fusable(before, op):
+                    changes += _fold_back(graph, before, op)
+        for op in graph:
+            if op in graph and op.kind == "Affine":
+                after = graph.sole_consumer(op.out)
+                if after is not None and fusable(after, op):
+                    changes += _fold_forward(graph, op, after)
+        return changes
+
+
+def _scalar_to_affine(graph: Graph, op: Op) -> None:
+    """x + c or x * c on at least three axes is an Affine whose channels are all equal."""
+    index = next((i for i in (0, 1) if is_scalar(op.maybe(i))), None)
+    if index is None:
+        return
+    x, c = op.input(1 - index), scalar(op.input(index))
+    attrs = op.attrs
+    if x.rank < 3 or x.shape != op.out.shape or x.const is not None or getattr(attrs, "low", None) is not None:
+        return
+    channels = x.shape[1]
+    gain = np.full(channels, c if op.kind == "Mul" else 1.0, np.float32)
+    bias = np.full(channels, c if op.kind == "Add" else 0.0, np.float32)
+    out, origin = op.out, op.origin
+    spare = graph.new_tensor(out, out.name)
+    graph.rebind(op, 0, spare)
+    constants = [
+        Tensor(graph.unique(f"{op.name}_{n}"), (channels,), DType.FLOAT32, v)
+        for n, v in (("gain", gain), ("offset", bias))
+    ]
+    graph.add("Affine", AffineAttrs(1), [x, *constants], [out], name=op.name, origin=origin, onnx_type=op.kind, like=op)
+    graph.erase(op)
+
+
+def _fold_back(graph: Graph, op: Op, affine: Op) -> list[Change]:
+    gain, bias = (affine.input(i).value().astype(np.float64) for i in (1, 2))
+    axis = affine.attrs.axis if isinstance(affine.attrs, AffineAttrs) else -1
+    attrs = op.attrs
+    if isinstance(attrs, ConvAttrs | MatMulAttrs):
+        weights = op.input(1)
+        channel_axis = 1 if isinstance(attrs, ConvAttrs) else op.out.rank - 1
+        clamped = attrs.low is not None or attrs.high is not None
+        if weights.const is None or clamped or op.maybe(3) is not None or axis != channel_axis:
+            return []
+        if isinstance(attrs, MatMulAttrs) and weights.rank != 2:
+            return []
+        w = _scale_outputs(op, weights.const.astype(np.float64), gain)
+        old = op.maybe(2)
+        offset = bias if old is None else old.value().astype(np.float64) * gain + bias
+        set_const(graph, op, 1, as_float32(w), f"{op.name}_weight")
+        set_const(graph, op, 2, as_float32(offset), f"{op.name}_bias")
+    elif isinstance(attrs, NormAttrs) and op.kind in _NORMS:
+        shape = [1] * op.out.rank
+        shape[axis] = -1
+        g, b = (op.input(i).value().astype(np.float64) for i in (1, 2))
+        set_const(graph, op, 1, as_float32(g * gain.reshape(shape)), f"{op.name}_gain")
+        set_const(graph, op, 2, as_float32(b * gain.reshape(shape) + bias.reshape(shape)), f"{op.name}_offset")
+    elif op.kind == "Affine" and isinstance(attrs, AffineAttrs) and attrs.axis == axis:
+        g, b = (op.input(i).value().astype(np.float64) for i in (1, 2))
+        set_const(graph, op, 1, as_float32(g * gain), f"{op.name}_gain")
+        set_const(graph, op, 2, as_float32(b * gain + bias), f"{op.name}_offset")
+    else:
+        return []
+    graph.absorb(op, affine)
+    return [Change(f"folded {affine.onnx_type} {affine.name} into {op.kind}", op.name, "linear per channel")]
+
+
+def _scale_outputs(op: Op, w: np.ndarray, gain: np.ndarray) -> np.ndarray:
+    """Weights with every output channel multiplied by its gain."""
+    if op.kind == "MatMul":
+        return np.asarray(w * gain)
+    if op.kind == "Conv":
+        return np.asarray(w * gain.reshape(-1, *[1] * (w.ndim - 1)))
+    groups = op.attrs.group if isinstance(op.attrs, ConvAttrs) else 1
+    grouped = w.reshape(groups, -1, *w.shape[1:])
+    return np.asarray((grouped * gain.reshape(groups, 1, -1, *[1] * (w.ndim - 2))).reshape(w.shape))
+
+
+def _fold_forward(graph: Graph, affine: Op, op: Op) -> list[Change]:
+    attrs = op.attrs
+    if op.kind not in ("Conv", "MatMul") or op.maybe(0) is not affine.out or op.input(1).const is None:
+        return []
+    gain, bias = (affine.input(i).value().astype(np.float64) for i in (1, 2))
+    w = op.input(1).value().astype(np.float64)
+    axis = affine.attrs.axis if isinstance(affine.attrs, AffineAttrs) else -1
+    if isinstance(attrs, ConvAttrs):
+        if axis != 1 or (any(attrs.pads) and bias.any()):
+            return []
+        per_group = w.shape[1]
+        index = np.arange(w.shape[0]) // (w.shape[0] // attrs.group)
+        rows = index[:, None] * per_group + np.arange(per_group)[None, :]
+        shape = (*rows.shape, *[1] * (w.ndim - 2))
+        shift = (w * bias[rows].reshape(shape)).reshape(w.shape[0], -1).sum(1)
+        w = w * gain[rows].reshape(shape)
+    else:
+        if axis != op.input(0).rank - 1 or w.ndim != 2:
+            return []
+        shift, w = bias @ w, w * gain[:, None]
+    old = op.maybe(2)
+    set_const(graph, op, 1, as_float32(w), f"{op.name}_weight")
+    if old is not None or shift.any():
+        offset = shift if old is None else old.value().astype(np.float64) + shift
+        set_const(graph, op, 2, as_float32(offset), f"{op.name}_bias")
+    graph.set_input(op, 0, affine.input(0))
+    op.origin = affine.origin + op.origin
+    graph.erase(affine)
+    return [Change(f"folded {affine.onnx_type} {affine.name} into {op.kind}", op.name, "linear per input channel")]

@@ -1,0 +1,51 @@
+"""The order of the passes, by phase."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bpuc.passkit import Pass
+from bpuc_passes.choose_dtypes import ChooseDtypes
+from bpuc_passes.eliminate_rescales import EliminateRescales
+from bpuc_passes.fold_affine import FoldAffine
+from bpuc_passes.fold_pad import FoldPad
+from bpuc_passes.form_segments import FormSegments
+from bpuc_passes.fuse_clamp import FuseClamp
+from bpuc_passes.fuse_layernorm import FuseLayerNorm
+from bpuc_passes.fuse_residual import FuseResidual
+from bpuc_passes.fuse_table import FuseTable
+from bpuc_passes.insert_borders import InsertBorders
+from bpuc_passes.insert_observers import InsertObservers
+from bpuc_passes.insert_rescales import InsertRescales
+from bpuc_passes.pin_devices import PinDevices
+from bpuc_passes.place_ops import PlaceOps
+from bpuc_passes.quantize_weights import QuantizeWeights
+from bpuc_passes.share_scales import ShareScales
+from bpuc_passes.split_div import SplitDiv
+
+
+def optimize() -> Sequence[Pass]:
+    """Float rewrites that hold for every march, and the observers; needs no data."""
+    return (
+        PinDevices(),
+        FuseLayerNorm(),
+        FoldAffine(scalars=False),
+        FuseClamp(),
+        FuseTable(),
+        FoldAffine(),
+        SplitDiv(),
+        FuseResidual(),
+        FuseClamp(),
+        FoldPad(),
+        InsertObservers(),
+    )
+
+
+def place() -> Sequence[Pass]:
+    """Devices and element types for one march."""
+    return (PlaceOps(), ChooseDtypes())
+
+
+def quantize() -> Sequence[Pass]:
+    """Scales, conversions and rescales, from the thresholds of a calibration."""
+    return (ShareScales(), QuantizeWeights(), InsertBorders(), InsertRescales(), EliminateRescales(), FormSegments())

@@ -1,0 +1,106 @@
+"""Choose BPU or CPU for every op, with the reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bpuc.ops.registry import get
+
+from bpuc.ir import Graph, Op, Tensor
+from bpuc.ops.base import Behaviour
+from bpuc.passkit import Change, Numerics, Pass, PassContext, Stage
+from bpuc.support.check import supports
+from bpuc.support.facts import OpFacts, TensorFacts
+from bpuc.target.model import Target
+
+
+@dataclass(frozen=True)
+class PlaceOps(Pass):
+    """An op runs on the BPU where the target's rules allow it, the user does not forbid it, and its neighbours use it.
+
+    Ops that only move data follow their neighbours: between CPU ops they stay on the CPU, since a visit to the BPU would
+    cost two conversions and save nothing.
+    """
+
+    name = "place-ops"
+    numerics = Numerics.DECIDES
+    gives = Stage.PLACED
+
+    def run(self, graph: Graph, ctx: PassContext) -> list[Change]:
+        target = ctx.need_target()
+        for op in graph:
+            op.device, op.reason = _judge(graph, op, target)
+            if op.pin == "BPU" and op.device == "CPU":
+                ctx.warn("pin", f"{op.name} cannot be pinned to the BPU: {op.reason}", op.name)
+        _withdraw_islands(graph)
+        if not any(op.device == "BPU" for op in graph):
+            ctx.warn(
+                "no-bpu-op",
+                f"no op of this model runs on the BPU of {target.march}: everything is on the CPU",
+                graph.name,
+            )
+        return [Change("placed on the CPU", op.name, op.reason) for op in graph if op.device == "CPU"]
+
+
+def facts_of(graph: Graph, op: Op) -> OpFacts:
+    """The op as the target rules see it."""
+
+    def of(t: Tensor) -> TensorFacts:
+        small = t.const if t.const is not None and t.const.size <= 4096 else None
+        return TensorFacts(t.name, t.shape, t.dtype.value, t.const is not None, small)
+
+    attrs = get(op.kind).facts(op)
+    if op.kind in ("Conv", "ConvTranspose", "MatMul"):
+        attrs = {**attrs, "fused_add": op.maybe(3) is not None}
+    attrs = {**attrs, "feeds_output": any(t in graph.outputs for t in op.outputs)}
+    inputs = tuple(None if t is None else of(t) for t in op.inputs)
+    return OpFacts(op.name, op.onnx_type, inputs, tuple(of(t) for t in op.outputs), attrs)
+
+
+def _judge(graph: Graph, op: Op, target: Target) -> tuple[str, str]:
+    if op.pin == "CPU":
+        return "CPU", "pinned to the CPU by the user (--run-on-cpu)"
+    facts = facts_of(graph, op)
+    verdict = supports(facts, target)
+    if not verdict.ok:
+        return "CPU", verdict.reason
+    if get(op.kind).behaviour is Behaviour.FLOAT:
+        why = getattr(op.attrs, "why", "") or f"this form of {op.onnx_type} has no integer form in bpuc"
+        return "CPU", f"{op.onnx_type} is not supported on the BPU here: {why}"
+    odd = next((t for t in op.inputs if t is not None and t.const is None and not t.dtype.is_float), None)
+    if odd is not None:
+        return "CPU", f"its operand {odd.name} is {odd.dtype}, the BPU computes on int8 and int16 activations"
+    deep = next((t for t in (*op.inputs, *op.outputs) if t is not None and t.rank > 6), None)
+    if deep is not None:
+        return "CPU", f"{deep.name} has rank {deep.rank}, the simulated machine addresses at most 6 axes"
+    if not any(t is not None and t.const is None for t in op.inputs):
+        return "CPU", "all its operands are constant"
+    if verdict.manual and op.pin != "BPU":
+        return "CPU", f"{op.onnx_type} runs on the BPU of {target.march} only on request (--run-on-bpu {op.name})"
+    return "BPU", ""
+
+
+def _withdraw_islands(graph: Graph) -> None:
+    """Move BPU regions that compute nothing to the CPU."""
+    seen: set[Op] = set()
+    for start in graph:
+        if start in seen or start.device != "BPU":
+            continue
+        region, stack = [], [start]
+        seen.add(start)
+        while stack:
+            op = stack.pop()
+            region.append(op)
+            near = [graph.producer(t) for t in op.inputs if t is not None]
+            near += [user for t in op.outputs for user in graph.consumers(t)]
+            fresh = [n for n in dict.fromkeys(near) if n is not None and n.device == "BPU" and n not in seen]
+            seen.update(fresh)
+            stack += fresh
+        if any(get(op.kind).behaves(op) is not Behaviour.MOVES or op.pin == "BPU" for op in region):
+            continue
+        for op in region:
+            op.device = "CPU"
+            op.reason = (
+                f"{op.onnx_type} only moves data and no neighbour computes on the BPU: "
+                "going there would cost a Quantize and a Dequantize and save nothing"
+            )
