@@ -101,7 +101,7 @@ def _traffic(op: Mapping[str, Any]) -> float | None:
 
 
 def _cpu_ops(perf: Mapping[str, Any], width: int) -> list[str]:
-    ops = [o for o in v.records(perf, "ops") if str(o.get("device")).upper() == "CPU"]
+    ops = [o for o in v.records(perf, "ops") if on_cpu(o)]
     if not ops:
         return ["no op on the CPU"]
     lines = [f"{v.several(len(ops), 'op')} on the CPU, {v.time(v.total(ops, 'latency_us'))}"]
@@ -115,6 +115,11 @@ def _cpu_ops(perf: Mapping[str, Any], width: int) -> list[str]:
     return ["\n".join(lines)]
 
 
+def on_cpu(op: Mapping[str, Any]) -> bool:
+    """Whether an op is work on the CPU that a user may want to move; the overhead of a call is none, though listed."""
+    return str(op.get("device")).upper() == "CPU" and op.get("op") != "Overhead"
+
+
 def because(record: Mapping[str, Any], width: int, indent: str = "    ") -> list[str]:
     """The reason and the remedy of a record, each wrapped; nothing for what it lacks."""
     return [
@@ -126,7 +131,7 @@ def because(record: Mapping[str, Any], width: int, indent: str = "    ") -> list
 
 def _rescales(perf: Mapping[str, Any], width: int, top: int) -> list[str]:
     """The costliest `top` rescales; those with one reason and remedy stand together, which is said once."""
-    found, avoided = v.records(perf, "rescales"), v.records(perf, "avoided")
+    found, avoided = rescales_of(perf), v.records(perf, "avoided")
     lines = [f"{v.several(len(found), 'rescale')}, {v.time(v.total(found, 'latency_us'))}" if found else "no rescales"]
     alike: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for r in sorted(found, key=lambda r: -(v.number(r.get("latency_us")) or 0.0))[:top]:
@@ -134,13 +139,19 @@ def _rescales(perf: Mapping[str, Any], width: int, top: int) -> list[str]:
     for together in alike.values():
         for r in together:
             lines.append(wrap(f"{v.clean(r.get('name'))} ({v.time(r.get('latency_us'))})", width, "    ", "  "))
-            lines.append(wrap(scales_of(r), width, "      ", "    "))
+            if r.get("tensor"):
+                lines.append(wrap(scales_of(r), width, "      ", "    "))
         lines += because(together[0], width)
     if len(found) > top:
         lines.append(f"  and {len(found) - top} more")
     if avoided:
         lines.append(wrap(saved(avoided), width, "  "))
     return ["\n".join(lines)]
+
+
+def rescales_of(perf: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The listed rescales; where none is listed, the ops that are rescales, which know no scales but their cost."""
+    return v.records(perf, "rescales") or [o for o in v.records(perf, "ops") if o.get("op") == "Rescale"]
 
 
 def scales_of(rescale: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bpuc.report import values as v
-from bpuc.report.text import notes
+from bpuc.report.text import notes, on_cpu, rescales_of
 
 Record = Mapping[str, Any]
 KINDS = ("mac", "vector", "move", "border", "rescale", "cpu", "overhead")
@@ -80,18 +80,13 @@ def roofs(perf: Record) -> dict[str, float]:
         return {k: n for k, n in pairs.items() if n}
     clock = per_cycle = ddr = 0.0
     for h in v.records(perf, "hardware"):
-        name, unit, value = (
-            str(h.get("name")).lower(),
-            str(h.get("unit")).lower().replace(" ", ""),
-            v.number(h.get("value")),
-        )
+        name, value = str(h.get("name")).lower(), v.number(h.get("value"))
+        unit = str(h.get("unit")).lower().replace(" ", "")
         if not value or value < 0:
             continue
         if "clock" in name and "cpu" not in name and unit in ("mhz", "ghz"):
             clock = clock or value * (1000 if unit == "ghz" else 1)
-        elif (
-            unit in ("mac/cycle", "macs/cycle") and "int16" not in name and "dw" not in name and "depthwise" not in name
-        ):
+        elif unit.startswith("mac/cycle") and "int16" not in name:
             per_cycle = max(per_cycle, value)
         elif "ddr" in name and unit in ("gb/s", "mb/s"):
             ddr = max(ddr, value * (1000 if unit == "gb/s" else 1))
@@ -124,6 +119,7 @@ def context(perf: Record, title: str) -> dict[str, Any]:
         types = [*types[:10], ("", sum(us for _, us, _ in rest), sum(n for _, _, n in rest))]
     avoided = _fields(perf, "avoided")
     index = {o["name"]: i for i, o in enumerate(ops)}
+    rescales = rescales_of(perf)
     busy = v.number(summary.get("bpu_us"))
     return {
         "title": v.clean(title),
@@ -141,9 +137,9 @@ def context(perf: Record, title: str) -> dict[str, Any]:
         "ops": ops,
         "longest": longest,
         "latency": latency,
-        "cpu_ops": [(i, o) for i, o in enumerate(ops) if str(o.get("device")).upper() == "CPU"],
-        "rescales": [(index.get(r["name"]), r) for r in _fields(perf, "rescales")],
-        "rescale_total": v.total(v.records(perf, "rescales"), "latency_us"),
+        "cpu_ops": [(i, o) for i, o in enumerate(ops) if on_cpu(o)],
+        "rescales": [(index.get(r.get("name")), Fields(r)) for r in rescales],
+        "rescale_total": v.total(rescales, "latency_us"),
         "avoided": avoided,
         "avoided_us": v.total(avoided, "latency_us"),
         "groups": [group(g) for g in v.records(perf, "groups")],

@@ -114,3 +114,15 @@ def test_the_same_document_gives_the_same_bytes():
 def test_hostile_names_survive_csv_and_trace():
     assert [r["name"] for r in csv.DictReader(io.StringIO(render_csv(hostile()), newline=""))] == HOSTILE
     assert {e["name"] for e in json.loads(render_trace(hostile()))["traceEvents"] if e["ph"] == "X"} == set(HOSTILE)
+
+
+def test_rescales_without_a_list_are_told_from_the_ops():
+    perf = {"ops": [{"name": "r", "op": "Rescale", "device": "BPU", "latency_us": 2.0}]}
+    text = render_text(perf)
+    assert "1 rescale, 2.00 us" in text
+    assert "scale -" not in text
+
+
+def test_overhead_is_no_op_on_the_cpu():
+    perf = {"ops": [{"name": "_submit", "op": "Overhead", "device": "CPU", "latency_us": 200.0}]}
+    assert "no op on the CPU" in render_text(perf)

@@ -27,8 +27,17 @@ $('theme').addEventListener('click', () => {
   applyTheme();
 });
 dark.addEventListener('change', applyTheme);
-addEventListener('beforeprint', () => { printing = true; applyTheme(); timeline.draw(); });
-addEventListener('afterprint', () => { printing = false; applyTheme(); });
+let opened = [];
+function print(start) {
+  printing = start;
+  opened.forEach((d) => { d.open = false; });
+  opened = start ? [...document.querySelectorAll('details:not([open])')] : [];
+  opened.forEach((d) => { d.open = true; });
+  applyTheme();
+  timeline.draw();
+}
+addEventListener('beforeprint', () => print(true));
+addEventListener('afterprint', () => print(false));
 
 function applyLang(next) {
   lang = next;
@@ -53,10 +62,12 @@ function showDock(i) {
   const o = ops[i];
   dock.hidden = !o;
   if (!o) return;
+  const focus = dock.contains(document.activeElement) ? document.activeElement.dataset.key : null;
   const field = (key, text, wide) => (text && text !== none
     ? el('div', { className: wide ? 'wide' : '' }, el('dt', { textContent: tr(key) }), el('dd', {}, el('bdi', { textContent: text }))) : null);
-  const button = (key, action) => {
-    const b = el('button', { type: 'button', textContent: tr(key) });
+  const button = (key, action, sign) => {
+    const b = el('button', { type: 'button', textContent: sign ?? tr(key), title: tr(key), ariaLabel: tr(key) });
+    b.dataset.key = key;
     b.addEventListener('click', action);
     return b;
   };
@@ -64,15 +75,16 @@ function showDock(i) {
   const go = (d) => () => { if (n) { select(order[(Math.max(0, at) + d + n) % n], 'dock'); } };
   dock.replaceChildren(
     el('div', { className: 'top' }, el('h2', {}, el('i', { className: `dot ${o.kind}` }), el('bdi', { textContent: o.name })),
-      el('div', { className: 'buttons' }, button('previous', go(-1)), button('next', go(1)),
+      el('div', { className: 'buttons' }, button('previous', go(-1), '‹'), button('next', go(1), '›'),
         button('on_timeline', () => { select(i, 'table'); $('timeline').scrollIntoView(); }), button('in_table', () => select(i, 'details')),
-        button('close', () => select(-1, 'dock')))),
+        button('close', () => select(-1, 'dock'), '×'))),
     el('dl', {},
       field('op', o.op), field('device', o.device), field('engine', o.engine), field('segment', o.segment), field('bound', o.bound),
       field('time', isNum(o.latency_us) ? `${time(o.latency_us)} (${share(o.latency_us)})` : none), field('start', isNum(o.start_us) ? three(o.start_us) : none),
       field('compute', time(o.compute_us)), field('transfer', time(o.transfer_us)), field('macs', macs(o.macs)),
       field('read', size(o.read_bytes)), field('write', size(o.write_bytes)), field('shape', o.shape), field('dtype', o.dtype), field('scale', o.scale),
       field('onnx_nodes', o.onnx_nodes.join(', '), true), field('reason', o.reason, true), field('remedy', o.remedy, true)));
+  if (focus) dock.querySelector(`[data-key="${focus}"]`)?.focus();
 }
 on('select', showDock);
 on('lang', () => showDock(picked));
