@@ -1,0 +1,92 @@
+"""Move, Fill, Gather, Quantize and Dequantize."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from bpuc.isa import Dequantize, Fill, Gather, Move, Quantize
+from bpuc.sim.engine import Array
+from bpuc.sim.fast.arithmetic import along
+from bpuc.sim.fast.storage import Access
+
+
+def move(ins: Move, a: Access) -> Callable[[], None]:
+    """A strided copy; between buffers of one kind the stored bytes themselves."""
+    x, y = a["x"], a["y"]
+    if ins.x.shape != ins.y.shape:
+        raise ValueError(f"move of shape {ins.x.shape} to {ins.y.shape}")
+    if x.constant or x.biased != y.biased or x.ref.dtype is not y.ref.dtype:
+        return lambda: y.store(x.load().copy())
+    if x.overlaps(y):
+        return lambda: np.copyto(y.array, x.array.copy())
+    source, target = x.array, y.array
+    return lambda: np.copyto(target, source)
+
+
+def fill(ins: Fill, a: Access) -> Callable[[], None]:
+    y = a["y"]
+    return lambda: y.store(np.full(ins.y.shape, ins.value))
+
+
+def gather(ins: Gather, a: Access) -> Callable[[], None]:
+    x, y = a["x"], a["y"]
+    indices = a.constant("indices").astype(np.int64)
+    if indices.size and indices.min() < 0:
+        raise IndexError(f"index {indices.min()}")
+    return lambda: y.store(np.take(x.load(), indices, axis=ins.axis))
+
+
+def quantize(ins: Quantize, a: Access) -> Callable[[], None]:
+    """``floor(x / scale + 0.5)`` in float64, clamped before the cast; NaN gives 0."""
+    x, y = a["x"], a["y"]
+    inverse = reciprocal(ins.scale, ins.lo, ins.hi) if x.ref.dtype.value == "float32" else None
+
+    def run() -> None:
+        value = x.load()
+        with np.errstate(over="ignore", invalid="ignore"):
+            if inverse is None:
+                steps = value.astype(np.float64) / ins.scale
+            else:
+                steps = np.multiply(value, inverse, dtype=np.float64)
+            steps += 0.5
+            np.floor(steps, out=steps)
+            np.clip(steps, ins.lo, ins.hi, out=steps)
+            if np.isnan(np.dot(flat := steps.reshape(-1), flat)):
+                steps[np.isnan(steps)] = 0.0
+            y.store(steps)
+
+    return run
+
+
+def reciprocal(scale: float, lo: int, hi: int) -> float | None:
+    """A factor that quantizes every float32 as dividing by `scale` does, or None if there is none at hand.
+
+    Both are monotone step functions of x, so it is enough to compare them at the two float32 values around each
+    threshold between steps.
+    """
+    if not (np.isfinite(scale) and scale > 1e-30 and hi - lo < 1 << 16):
+        return None
+    inverse = 1.0 / scale
+    near = ((np.arange(lo, hi, dtype=np.float64) + 0.5) * scale).astype(np.float32)
+    points: Array = np.concatenate(
+        [np.nextafter(near, np.float32(-np.inf)), near, np.nextafter(near, np.float32(np.inf))]
+    )
+    wide = points.astype(np.float64)
+    if not np.array_equal(np.floor(wide / scale + 0.5), np.floor(wide * inverse + 0.5)):
+        return None
+    return inverse
+
+
+def dequantize(ins: Dequantize, a: Access) -> Callable[[], None]:
+    x, y = a["x"], a["y"]
+    scale = a.constant("scale").astype(np.float64)
+    if scale.size > 1:
+        scale = along(scale, ins.axis, len(ins.x.shape))
+
+    def run() -> None:
+        with np.errstate(over="ignore"):
+            y.store(np.multiply(x.load(), scale, dtype=np.float64).astype(np.float32))
+
+    return run

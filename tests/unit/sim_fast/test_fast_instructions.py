@@ -1,0 +1,488 @@
+"""Every instruction, in the forms that take different ways through the engine, against the reference engine."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from fast_build import Builder, part, turned
+from fast_check import same
+
+from bpuc.base.dtypes import DType
+from bpuc.isa import (
+    ArgReduce,
+    Eltwise,
+    EltwiseKind,
+    Fill,
+    Gather,
+    Norm,
+    Reduce,
+    ReduceKind,
+    Rescale,
+    ResizeLinear,
+    Softmax,
+)
+
+I8, I16, I32 = DType.INT8, DType.INT16, DType.INT32
+
+
+CONVS = {
+    "3x3": {"shape": (1, 8, 9, 10), "channels": 12, "kernel": (3, 3)},
+    "3x3 relu": {"shape": (1, 8, 9, 10), "channels": 12, "kernel": (3, 3), "lo": 0},
+    "clamp": {"shape": (1, 8, 9, 10), "channels": 12, "kernel": (3, 3), "lo": -5, "hi": 99},
+    "1x1": {"shape": (1, 33, 7, 5), "channels": 17, "kernel": (1, 1)},
+    "stride": {"shape": (1, 3, 17, 17), "channels": 16, "kernel": (3, 3), "strides": (2, 2), "pads": (0, 0, 1, 1)},
+    "even": {"shape": (1, 5, 12, 11), "channels": 4, "kernel": (2, 4), "pads": (1, 0, 0, 3)},
+    "dilated": {"shape": (1, 6, 13, 13), "channels": 6, "kernel": (3, 3), "dilations": (2, 3), "pads": (2, 3, 2, 3)},
+    "depthwise": {"shape": (1, 20, 9, 9), "channels": 20, "kernel": (3, 3), "group": 20},
+    "depthwise 5x5": {"shape": (1, 16, 11, 11), "channels": 16, "kernel": (5, 5), "group": 16, "strides": (2, 2)},
+    "multiplier 2": {"shape": (1, 6, 8, 8), "channels": 12, "kernel": (3, 3), "group": 6},
+    "groups": {"shape": (1, 12, 8, 8), "channels": 18, "kernel": (3, 3), "group": 3},
+    "batch": {"shape": (3, 7, 6, 6), "channels": 9, "kernel": (3, 3)},
+    "1d": {"shape": (1, 6, 40), "channels": 10, "kernel": (5,)},
+    "3d": {"shape": (1, 3, 5, 6, 7), "channels": 4, "kernel": (3, 3, 3)},
+    "no bias": {"shape": (1, 8, 6, 6), "channels": 8, "kernel": (3, 3), "bias": False},
+    "int32 out": {
+        "shape": (1, 8, 6, 6),
+        "channels": 8,
+        "kernel": (3, 3),
+        "quantized": False,
+        "lo": -(2**31),
+        "hi": 2**31 - 1,
+    },
+    "int32 relu": {
+        "shape": (1, 8, 6, 6),
+        "channels": 8,
+        "kernel": (3, 3),
+        "quantized": False,
+        "lo": 0,
+        "hi": 2**31 - 1,
+    },
+    "int16 out": {"shape": (1, 8, 6, 6), "channels": 8, "kernel": (3, 3), "ytype": I16, "lo": -32768, "hi": 32767},
+    "int16 in": {
+        "shape": (1, 8, 6, 6),
+        "xtype": I16,
+        "channels": 8,
+        "kernel": (3, 3),
+        "ytype": I16,
+        "lo": -32768,
+        "hi": 32767,
+    },
+    "int16 to int8": {"shape": (1, 8, 6, 6), "xtype": I16, "channels": 8, "kernel": (3, 3), "lo": 0},
+    "int16 depthwise": {
+        "shape": (1, 8, 6, 6),
+        "xtype": I16,
+        "channels": 8,
+        "kernel": (3, 3),
+        "group": 8,
+        "ytype": I16,
+        "lo": -32768,
+        "hi": 32767,
+    },
+    "int16 weights": {"shape": (1, 8, 6, 6), "channels": 8, "kernel": (3, 3), "wtype": I16},
+    "int16 both": {
+        "shape": (1, 8, 6, 6),
+        "xtype": I16,
+        "channels": 8,
+        "kernel": (3, 3),
+        "wtype": I16,
+        "ytype": I16,
+        "lo": -32768,
+        "hi": 32767,
+    },
+    "large": {"shape": (1, 256, 8, 8), "channels": 32, "kernel": (3, 3)},
+    "steep": {"shape": (1, 4, 8, 8), "channels": 8, "kernel": (1, 1), "gain": 0.4},
+    "flat": {"shape": (1, 64, 8, 8), "channels": 8, "kernel": (3, 3), "gain": 1e-6},
+}
+
+
+@pytest.mark.parametrize("name", CONVS)
+def test_conv(name: str) -> None:
+    fields = dict(CONVS[name])
+    b = Builder(len(name))
+    x = b.input("x", fields.pop("shape"), fields.pop("xtype", I8))
+    b.output("y", b.conv(x, **fields))
+    same(b.program())
+
+
+@pytest.mark.parametrize("lo", [-128, 0])
+@pytest.mark.parametrize("xtype", [I8, I16])
+@pytest.mark.parametrize("rtype", [I8, I16])
+@pytest.mark.parametrize(("kernel", "group"), [((3, 3), 1), ((1, 1), 1), ((3, 3), 8)])
+def test_conv_residual(lo: int, xtype: DType, rtype: DType, kernel: tuple[int, int], group: int) -> None:
+    b = Builder(3)
+    x, r = b.input("x", (1, 8, 7, 9), xtype), b.input("r", (1, 8, 7, 9), rtype)
+    b.output("y", b.conv(x, 8, kernel, group=group, res=r, lo=lo))
+    same(b.program())
+
+
+def test_conv_residual_without_multiplier_for_it_is_ignored_like_in_the_reference() -> None:
+    b = Builder(3)
+    x, r = b.input("x", (1, 8, 7, 9)), b.input("r", (1, 8, 7, 9))
+    y = b.conv(x, 8, (3, 3), res=r)
+    import dataclasses
+
+    b.instructions[-1] = dataclasses.replace(b.instructions[-1], res_mult=None)
+    b.output("y", y)
+    same(b.program())
+
+
+TRANSPOSED = {
+    "2x2 stride 2": {"kernel": (2, 2), "strides": (2, 2), "pads": (0, 0, 0, 0), "out": (12, 14)},
+    "3x3 stride 2": {"kernel": (3, 3), "strides": (2, 2), "pads": (1, 1, 1, 1), "out": (11, 13)},
+    "output padding": {"kernel": (3, 3), "strides": (2, 2), "pads": (1, 1, 1, 1), "out": (12, 14)},
+    "far output padding": {"kernel": (1, 1), "strides": (3, 3), "pads": (0, 0, 0, 0), "out": (18, 21)},
+    "4x4 stride 2": {"kernel": (4, 4), "strides": (2, 2), "pads": (1, 1, 1, 1), "out": (12, 14)},
+    "stride 1": {"kernel": (3, 3), "strides": (1, 1), "pads": (1, 1, 1, 1), "out": (6, 7)},
+    "stride 3 of 2": {"kernel": (2, 5), "strides": (3, 2), "pads": (0, 1, 0, 2), "out": (17, 14)},
+    "dilated": {"kernel": (3, 3), "strides": (2, 1), "pads": (0, 0, 0, 0), "out": (15, 13), "dilations": (2, 3)},
+    "groups": {"kernel": (4, 4), "strides": (2, 2), "pads": (1, 1, 1, 1), "out": (12, 14), "group": 2},
+    "depthwise": {"kernel": (4, 4), "strides": (2, 2), "pads": (1, 1, 1, 1), "out": (12, 14), "group": 4},
+    "relu": {"kernel": (2, 2), "strides": (2, 2), "pads": (0, 0, 0, 0), "out": (12, 14), "lo": 0},
+    "residual": {"kernel": (2, 2), "strides": (2, 2), "pads": (0, 0, 0, 0), "out": (12, 14), "res": True},
+}
+
+
+@pytest.mark.parametrize("name", TRANSPOSED)
+def test_conv_transpose(name: str) -> None:
+    b = Builder(5)
+    x = b.input("x", (1, 4, 6, 7))
+    b.output("y", b.conv_transpose(x, 8, **TRANSPOSED[name]))
+    same(b.program())
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"bias": False},
+        {"one": True},
+        {"lo": 0},
+        {"quantized": False},
+        {"ytype": I16},
+        {"ytype": I16, "one": True},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("atype", [I8, I16])
+@pytest.mark.parametrize("shape", [(1, 40), (9, 40), (2, 3, 5, 40)], ids=str)
+def test_linear(fields: dict, atype: DType, shape: tuple[int, ...]) -> None:
+    b = Builder(7)
+    a = b.input("a", shape, atype)
+    b.output("y", b.matmul(a, 21, **fields))
+    same(b.program())
+
+
+@pytest.mark.parametrize("one", [False, True])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize(("atype", "btype"), [(I8, I8), (I16, I8), (I8, I16), (I16, I16)])
+def test_matmul_of_activations(one: bool, bias: bool, transposed: bool, atype: DType, btype: DType) -> None:
+    b = Builder(11)
+    x = b.input("x", (2, 3, 6, 16), atype)
+    z = turned(b.input("z", (1, 3, 10, 16), btype), (0, 1, 3, 2)) if transposed else b.input("z", (1, 3, 16, 10), btype)
+    b.output("y", b.matmul(x, z, bias=bias, one=one))
+    same(b.program())
+
+
+@pytest.mark.parametrize("rows", [1, 6])
+def test_matmul_residual(rows: int) -> None:
+    b = Builder(12)
+    x, r = b.input("x", (rows, 16)), b.input("r", (rows, 8))
+    b.output("y", b.matmul(x, 8, res=r))
+    same(b.program())
+
+
+def test_linear_with_transposed_weights() -> None:
+    b = Builder(13)
+    x = b.input("x", (4, 16))
+    w = turned(b.const(b.ints((8, 16), low=-127)), (1, 0))
+    b.output("y", b.matmul(x, w))
+    same(b.program())
+
+
+@pytest.mark.parametrize("xtype", [I8, I16])
+@pytest.mark.parametrize("ytype", [I8, I16])
+@pytest.mark.parametrize(("shape", "axis"), [((1, 5, 20, 20), -1), ((2, 5, 20, 20), 1), ((3, 7), 1), ((4, 3, 2), 0)])
+def test_lut(xtype: DType, ytype: DType, shape: tuple[int, ...], axis: int) -> None:
+    b = Builder(17)
+    b.output("y", b.lut(b.input("x", shape, xtype), axis, ytype))
+    same(b.program())
+
+
+@pytest.mark.parametrize("xtype", [I8, I16])
+@pytest.mark.parametrize("ytype", [I8, I16])
+@pytest.mark.parametrize("real", [0.3, 1.7, -0.9])
+def test_rescale(xtype: DType, ytype: DType, real: float) -> None:
+    from bpuc.base.rounding import quantize_multiplier
+
+    b = Builder(19)
+    x = b.input("x", (1, 5, 30), xtype)
+    mult, shift = quantize_multiplier(real * ytype.qmax / xtype.qmax)
+    y = b.alloc(x.shape, ytype)
+    b.output("y", b.emit(Rescale(op=0, x=x, y=y, mult=mult, shift=shift, lo=ytype.qmin, hi=ytype.qmax - 2)))
+    same(b.program())
+
+
+BROADCASTS = [
+    ((1, 6, 20, 20), (1, 6, 20, 20)),
+    ((1, 6, 20, 20), (1, 6, 1, 1)),
+    ((1, 6, 1, 1), (1, 6, 20, 20)),
+    ((1, 6, 20, 20), (1,)),
+    ((1, 6, 20, 20), (20,)),
+    ((2, 6, 20, 20), (1, 6, 1, 1)),
+    ((1, 1, 20, 20), (1, 6, 1, 1)),
+]
+
+
+@pytest.mark.parametrize("kind", list(EltwiseKind))
+@pytest.mark.parametrize(("left", "right"), BROADCASTS, ids=str)
+@pytest.mark.parametrize("constant", [False, True])
+def test_eltwise(kind: EltwiseKind, left: tuple[int, ...], right: tuple[int, ...], constant: bool) -> None:
+    for types in ((I8, I8, I8), (I16, I16, I16), (I8, I16, I8), (I8, I8, I16), (I16, I8, I16)):
+        b = Builder(23)
+        x = b.input("x", left, types[0])
+        other = b.const(b.ints(right, types[1])) if constant else b.input("z", right, types[1])
+        b.output("y", b.eltwise(kind, x, other, types[2], lo=0 if constant else None))
+        same(b.program(), samples=1, threads=(1,))
+
+
+def test_subtraction() -> None:
+    b = Builder(24)
+    x, z = b.input("x", (1, 6, 20, 20)), b.input("z", (1, 6, 20, 20))
+    b.output("y", b.eltwise(EltwiseKind.ADD, x, z, reals=(0.9, -0.8)))
+    same(b.program())
+
+
+def test_wide_eltwise_multipliers() -> None:
+    """Multipliers that leave int32: the sum needs 64 bits."""
+    b = Builder(25)
+    x, z = b.input("x", (1, 6, 9, 9), I16), b.input("z", (1, 6, 9, 9))
+    y = b.alloc(x.shape)
+    b.output(
+        "y",
+        b.emit(
+            Eltwise(
+                op=0,
+                a=x,
+                b=z,
+                y=y,
+                kind=EltwiseKind.ADD,
+                mult_a=4_000_001,
+                mult_b=-(2**35) + 1,
+                shift=41,
+                lo=-128,
+                hi=127,
+            )
+        ),
+    )
+    same(b.program())
+
+
+POOLS = {
+    "2x2": ((2, 2), (2, 2), (0, 0, 0, 0), (5, 6), None),
+    "3x3 padded": ((3, 3), (2, 2), (1, 1, 1, 1), (5, 6), None),
+    "ceil": ((3, 3), (2, 2), (0, 0, 0, 0), (5, 6), None),
+    "same": ((5, 5), (1, 1), (2, 2, 2, 2), (10, 12), None),
+    "lopsided": ((2, 3), (1, 2), (1, 0, 0, 2), (10, 6), None),
+    "dilated": ((2, 2), (1, 1), (0, 0, 0, 0), (7, 10), (3, 2)),
+}
+
+
+@pytest.mark.parametrize("name", POOLS)
+@pytest.mark.parametrize("dtype", [I8, I16])
+def test_max_pool(name: str, dtype: DType) -> None:
+    kernel, strides, pads, out, dilations = POOLS[name]
+    b = Builder(29)
+    b.output("y", b.max_pool(b.input("x", (2, 5, 10, 12), dtype), kernel, strides, pads, out, dilations))
+    same(b.program())
+
+
+@pytest.mark.parametrize("name", [n for n in POOLS if n != "dilated"])
+@pytest.mark.parametrize("include_pad", [False, True])
+@pytest.mark.parametrize("dtype", [I8, I16])
+def test_average_pool(name: str, include_pad: bool, dtype: DType) -> None:
+    kernel, strides, pads, out, _ = POOLS[name]
+    b = Builder(31)
+    b.output("y", b.average_pool(b.input("x", (2, 5, 10, 12), dtype), kernel, strides, pads, out, include_pad))
+    same(b.program())
+
+
+def test_pools_over_one_and_three_axes() -> None:
+    b = Builder(33)
+    x, z = b.input("x", (1, 4, 15)), b.input("z", (1, 2, 6, 6, 6))
+    b.output("a", b.max_pool(x, (3,), (2,), (1, 1), (8,)))
+    b.output("b", b.max_pool(z, (2, 2, 2), (2, 2, 2), (0,) * 6, (3, 3, 3)))
+    b.output("c", b.average_pool(z, (3, 3, 3), (1, 1, 1), (1,) * 6, (6, 6, 6)))
+    same(b.program())
+
+
+@pytest.mark.parametrize("kind", list(ReduceKind))
+@pytest.mark.parametrize("axes", [(2, 3), (1,), (0, 1, 2, 3), (3,)], ids=str)
+@pytest.mark.parametrize("dtype", [I8, I16])
+def test_reduce(kind: ReduceKind, axes: tuple[int, ...], dtype: DType) -> None:
+    b = Builder(37)
+    x = b.input("x", (2, 5, 7, 8), dtype)
+    count = int(np.prod([x.shape[a] for a in axes])) if kind is ReduceKind.SUM else 1
+    y = b.alloc(tuple(1 if i in axes else d for i, d in enumerate(x.shape)), dtype)
+    mult, shift = round(1.9 * 2**20 / count), 20
+    b.output(
+        "y", b.emit(Reduce(op=0, x=x, y=y, kind=kind, axes=axes, mult=mult, shift=shift, lo=dtype.qmin, hi=dtype.qmax))
+    )
+    same(b.program())
+
+
+@pytest.mark.parametrize("largest", [0, 1])
+@pytest.mark.parametrize("last", [0, 1])
+@pytest.mark.parametrize("axis", [1, 3])
+@pytest.mark.parametrize("ytype", [I32, DType.INT64])
+def test_arg_reduce(largest: int, last: int, axis: int, ytype: DType) -> None:
+    b = Builder(41)
+    x = b.input("x", (2, 9, 7, 300))
+    y = b.alloc(tuple(1 if i == axis else d for i, d in enumerate(x.shape)), ytype)
+    b.output("y", b.emit(ArgReduce(op=0, x=x, y=y, axis=axis, largest=largest, last=last)))
+    same(b.program())
+
+
+@pytest.mark.parametrize("xtype", [I8, I16])
+@pytest.mark.parametrize("ytype", [I8, I16])
+@pytest.mark.parametrize("axis", [1, 2])
+def test_softmax(xtype: DType, ytype: DType, axis: int) -> None:
+    b = Builder(43)
+    x = b.input("x", (2, 30, 17), xtype)
+    step = 1 if xtype is I8 else 64
+    scale = 4.0 / xtype.qmax
+    n = 256 if xtype is I8 else 1025
+    table = b.const(np.rint(2.0**15 * np.exp(-np.arange(n) * step * scale)), I32)
+    y = b.alloc(x.shape, ytype)
+    b.output(
+        "y",
+        b.emit(Softmax(op=0, x=x, table=table, y=y, axis=axis, mult=2**16 * ytype.qmax, lo=ytype.qmin, hi=ytype.qmax)),
+    )
+    same(b.program())
+
+
+@pytest.mark.parametrize("dtype", [I8, I16])
+@pytest.mark.parametrize(
+    ("axes", "gain"), [((3,), (1, 1, 1, 24)), ((2, 3), (1, 6, 1, 1)), ((1,), (1, 6, 1, 1))], ids=str
+)
+def test_norm(dtype: DType, axes: tuple[int, ...], gain: tuple[int, ...]) -> None:
+    b = Builder(47)
+    x = b.input("x", (2, 6, 5, 24), dtype)
+    n = int(np.prod([x.shape[a] for a in axes]))
+    pre = max(0, (n * 2 * dtype.qmax).bit_length() - 20)
+    fields = {
+        "gain": b.const(b.rng.integers(-(2**20), 2**20, gain), I32),
+        "bias": b.const(b.rng.integers(-(2**36), 2**36, gain), DType.INT64),
+    }
+    y = b.alloc(x.shape, dtype)
+    b.output(
+        "y",
+        b.emit(
+            Norm(
+                op=0,
+                x=x,
+                y=y,
+                axes=axes,
+                eps=0.5,
+                pre_shift=pre,
+                shift=26 if dtype is I8 else 18,
+                lo=dtype.qmin,
+                hi=dtype.qmax,
+                **fields,
+            )
+        ),
+    )
+    same(b.program())
+
+
+@pytest.mark.parametrize("dtype", [I8, I16])
+def test_resize_linear(dtype: DType) -> None:
+    b = Builder(53)
+    x = b.input("x", (2, 3, 5, 7), dtype)
+    y = b.alloc((2, 3, 11, 14), dtype)
+
+    def axis(n: int, m: int) -> tuple:
+        at = np.clip((np.arange(m) + 0.5) * n / m - 0.5, 0, n - 1)
+        low = np.floor(at).astype(int)
+        return b.const(np.stack([low, np.minimum(low + 1, n - 1)]), I32), b.const(np.rint((at - low) * 256), I32)
+
+    (ih, wh), (iw, ww) = axis(5, 11), axis(7, 14)
+    b.output(
+        "y",
+        b.emit(
+            ResizeLinear(
+                op=0,
+                x=x,
+                y=y,
+                index_h=ih,
+                weight_h=wh,
+                index_w=iw,
+                weight_w=ww,
+                mult=70,
+                shift=22,
+                lo=dtype.qmin,
+                hi=dtype.qmax,
+            )
+        ),
+    )
+    same(b.program())
+
+
+@pytest.mark.parametrize("dtype", [I8, I16])
+@pytest.mark.parametrize("scale", [0.0078125, 0.0123456789, 1 / 3, 1e-4])
+def test_quantize_and_back(dtype: DType, scale: float) -> None:
+    b = Builder(59)
+    x = b.input("x", (1, 3, 40, 50), DType.FLOAT32)
+    q = b.quantize(x, scale if dtype is I8 else scale / 256, dtype)
+    b.output("q", q)
+    b.output("y", b.dequantize(q, b.rng.uniform(0.001, 2, 3), axis=1))
+    b.output("z", b.dequantize(q, scale))
+    same(b.program())
+
+
+def test_quantize_at_ties_and_beyond_the_range() -> None:
+    from bpuc.sim.fast import FastEngine
+
+    b = Builder(61)
+    q = b.quantize(b.input("x", (10,), DType.FLOAT32), 0.5)
+    b.output("q", q)
+    x = np.array([0.25, -0.25, 0.75, -0.75, 1e30, -1e30, np.nan, np.inf, -np.inf, 63.75], np.float32)
+    got = FastEngine(b.program()).run({"x": x})["q"]
+    np.testing.assert_array_equal(got, [1, 0, 2, -1, 127, -128, 0, 127, -128, 127])
+
+
+def test_moves() -> None:
+    b = Builder(67)
+    x = b.input("x", (1, 6, 8, 10))
+    b.output("transposed", b.move(turned(x, (0, 2, 3, 1)), b.alloc((1, 8, 10, 6))))
+    b.output("inner concat", b.concat([x, part(x, 3, 2, 4), part(x, 3, 0, 1)], 3))
+    b.output("outer concat", b.concat([x, part(x, 1, 2, 3)], 1))
+    up = b.alloc((1, 6, 16, 20))
+    view = type(up)(up.space, up.dtype, up.address, (1, 6, 8, 2, 10, 2), (up.strides[0], up.strides[1], 40, 20, 2, 1))
+    spread = type(x)(x.space, x.dtype, x.address, view.shape, (x.strides[0], x.strides[1], x.strides[2], 0, 1, 0))
+    b.move(spread, view)
+    b.output("nearest", up)
+    backwards = type(x)(x.space, x.dtype, x.address + 9, x.shape, (*x.strides[:3], -1))
+    b.output("flipped", b.move(backwards, b.alloc(x.shape)))
+    same(b.program())
+
+
+def test_move_onto_itself() -> None:
+    """Source and target overlap: all is read before anything is written."""
+    b = Builder(71)
+    x = b.input("x", (8, 8))
+    b.move(turned(x, (1, 0)), x)
+    b.move(part(x, 0, 0, 7), part(x, 0, 1, 7))
+    b.output("y", x)
+    same(b.program())
+
+
+def test_fill_and_gather() -> None:
+    b = Builder(73)
+    y = b.alloc((2, 4, 6), I16)
+    b.emit(Fill(op=0, y=y, value=-300))
+    b.emit(Fill(op=0, y=part(y, 2, 1, 3), value=17))
+    b.output("y", y)
+    x = b.input("x", (3, 5, 4))
+    b.output("g", b.emit(Gather(op=0, x=x, indices=b.const([4, 0, 0, 2], I32), y=b.alloc((3, 4, 4)), axis=1)))
+    same(b.program())
