@@ -130,7 +130,8 @@ def _check_fates(section: Section, path: tuple[str, ...], report: Report) -> Non
         if isinstance(value, Section):
             _check_fates(value, (*path, key), report)
         elif value is not None and isinstance(extra, dict):
+            usual = extra.get("usual")
             if extra["fate"] == "refused":
                 report.mistake((*path, key), f"it is not supported: {info.description}")
-            elif extra["fate"] == "noted" and str(value) != str(extra["usual"]):
+            elif isinstance(usual, list) and str(value) not in usual:
                 report.note((*path, key), f"it has no effect here: {info.description}")

@@ -21,6 +21,7 @@ Text = Annotated[str, BeforeValidator(values.text)]
 Names = Annotated[tuple[str, ...], BeforeValidator(values.names)]
 Words = Annotated[tuple[str, ...], BeforeValidator(values.words)]
 Number = Annotated[float, BeforeValidator(values.number)]
+Fraction = Annotated[float, BeforeValidator(values.fraction)]
 Scale = Annotated[float, BeforeValidator(values.scale)]
 Dtype = Annotated[str, BeforeValidator(values.dtype)]
 Shape = Annotated[tuple[int, ...], BeforeValidator(values.shape)]
@@ -37,9 +38,9 @@ def taken(doc: str, **limits: Any) -> Any:
     return Field(default=None, description=doc, json_schema_extra={"fate": "taken"}, **limits)
 
 
-def noted(why: str, *, usual: Any = None) -> Any:
-    """A key without effect here; `usual` is the value that means nothing and deserves no note."""
-    return Field(default=None, description=why, json_schema_extra={"fate": "noted", "usual": usual})
+def noted(why: str, *usual: Any) -> Any:
+    """A key without effect here; `usual` are the values that mean nothing and deserve no note."""
+    return Field(default=None, description=why, json_schema_extra={"fate": "noted", "usual": [str(u) for u in usual]})
 
 
 def refused(why: str) -> Any:
@@ -70,13 +71,13 @@ class ModelParameters(Section):
     )
     set_node_data_type: Any = taken("`name:int16;name:int16`, the older form of node_info")
     output_nodes: Any = noted("the outputs are those of the model; cut it with onnx.utils.extract_model")
-    layer_out_dump: Any = noted("`bpuc run --tensors all` gives every tensor", usual=False)
+    layer_out_dump: Any = noted("`bpuc run --tensors all` gives every tensor", False)
     remove_node_type: Any = noted("conversions at the borders stay; the report shows their time in rows of their own")
     remove_node_name: Any = noted("conversions at the borders stay; the report shows their time in rows of their own")
     debug_mode: Any = noted("samples are streamed and not dumped; `--dump-dir` writes the graph after every pass")
     log_level: Any = noted("`--quiet` is the only setting of the log")
-    enable_vpu: Any = noted("units of the machine come from the target's description", usual=True)
-    enable_spu: Any = noted("units of the machine come from the target's description", usual=True)
+    enable_vpu: Any = noted("units of the machine come from the target's description", True)
+    enable_spu: Any = noted("units of the machine come from the target's description", True)
 
 
 class InputParameters(Section):
@@ -97,9 +98,9 @@ class InputParameters(Section):
     mean_value: NumbersPerInput | None = taken("one number or one a channel; y = (x - mean) * scale")
     scale_value: NumbersPerInput | None = taken("one number or one a channel; y = (x - mean) * scale")
     std_value: NumbersPerInput | None = taken("one number or one a channel, in place of scale_value: scale = 1 / std")
-    input_space_and_range: Any = noted("the colour conversion of nv12 on the board is not simulated", usual="regular")
-    input_batch: Any = noted("the batch is the model's", usual=1)
-    separate_batch: Any = noted("the inputs are the model's", usual=False)
+    input_space_and_range: Any = noted("the colour conversion of nv12 on the board is not simulated", "regular")
+    input_batch: Any = noted("the batch is the model's", 1)
+    separate_batch: Any = noted("the inputs are the model's", False)
     separate_name: Any = noted("the inputs are the model's")
 
 
@@ -117,7 +118,7 @@ class CalibrationParameters(Section):
         "max: min_max, or percentile with max_percentile; kl; mix; skip: random data and min_max; default: the default "
         "observer of bpuc; load is refused"
     )
-    max_percentile: Number | None = taken("0.5 to 1, with calibration_type max", ge=0.5, le=1)
+    max_percentile: Fraction | None = taken("0.5 to 1, with calibration_type max")
     run_on_cpu: Names | None = taken("nodes or op types that run on the CPU")
     run_on_bpu: Names | None = taken("nodes or op types that run on the BPU where it can")
     optimization: Words | None = taken(
@@ -125,9 +126,12 @@ class CalibrationParameters(Section):
         "set_{Op}_output_int16 and so on are taken; asymmetric, bias_correction, lstm_batch_last and run_fast have no "
         "effect here"
     )
-    per_channel: Any = noted("activations have one scale a tensor, weights one a channel", usual=False)
-    preprocess_on: Any = noted("images are always read, resized and converted", usual=False)
-    quant_config: Any = refused("say the same with `bpuc: dtype` and `bpuc: observer`")
+    per_channel: Any = noted("activations have one scale a tensor, weights one a channel", False)
+    preprocess_on: Any = noted("images are always read, resized and converted", False)
+    quant_config: Any = taken(
+        "a mapping or a JSON file: all_node_type, model_output_type, calibration_type and max_percentile of the "
+        "activation, qtype and ON of ops and nodes, with int8 and int16; other dtypes and keys get a note"
+    )
 
 
 class CompilerParameters(Section):
@@ -137,14 +141,14 @@ class CompilerParameters(Section):
     optimize_level: Literal["O0", "O1", "O2", "O3"] | None = taken("effort of the compiler, O0 to O3")
     core_num: int | None = taken("number of BPU cores", ge=1, le=4)
     balance_factor: Any = noted("there is no weighing between latency and bandwidth yet")
-    debug: Any = noted("the binary always holds what the reports need", usual=True)
+    debug: Any = noted("the binary always holds what the reports need", True, False)
     input_source: Any = noted("inputs come from DDR in the simulation")
-    max_time_per_fc: Any = noted("the simulated program is not pre-empted", usual=0)
+    max_time_per_fc: Any = noted("the simulated program is not pre-empted", 0)
     jobs: Any = noted("compiling is quick enough in one process")
-    advice: Any = noted("`bpuc perf` names what is slow and why", usual=0)
-    cache_mode: Any = noted("nothing is cached", usual="disable")
+    advice: Any = noted("`bpuc perf` names what is slow and why", 0)
+    cache_mode: Any = noted("nothing is cached", "disable")
     cache_path: Any = noted("nothing is cached")
-    max_l2m_size: Any = noted("memory sizes come from the target's description", usual=0)
+    max_l2m_size: Any = noted("memory sizes come from the target's description", 0)
     ability_entry: Any = noted("it is meant for the vendor's compiler")
     extra_params: Any = noted("it is meant for the vendor's compiler")
     hbdk3_compatible_mode: Any = noted("it is meant for the vendor's compiler")

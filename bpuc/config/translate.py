@@ -10,8 +10,9 @@ from bpuc.base.errors import did_you_mean
 from bpuc.config.config import Config, InputConfig, Preprocess
 from bpuc.config.dtypes import Wishes, read_node_info, read_optimization
 from bpuc.config.inputs import read_inputs
+from bpuc.config.quant_config import QuantConfig
 from bpuc.config.report import Report
-from bpuc.config.schema import BpucSection, CalibrationParameters, Document
+from bpuc.config.schema import CalibrationParameters, Document
 
 OBSERVERS = {"max": "min_max", "kl": "kl", "mix": "mix", "skip": "min_max"}
 CAL = "calibration_parameters"
@@ -35,8 +36,8 @@ def to_config(
     dirs = (own.data,) if own.data else doc.calibration_parameters.cal_data_dir or ()
     given = {k: v for k, v in (own.preprocess or ()) if v is not None}
     preprocess = Preprocess(**given)
-    wishes = _wishes(doc, report)
-    observer, options = _observer(doc, report)
+    wishes, quant_config = _wishes(doc, report)
+    observer, options = _observer(doc, quant_config, report)
     return Config(
         path=report.path,
         model=find(model.onnx_model),
@@ -91,21 +92,20 @@ def _inputs(doc: Document, report: Report) -> tuple[InputConfig, ...]:
     return (*inputs, *(InputConfig(name, shape) for name, shape in shapes.items()))
 
 
-def _observer(doc: Document, report: Report) -> tuple[str | None, Mapping[str, float]]:
+def _observer(doc: Document, quant_config: QuantConfig, report: Report) -> tuple[str | None, Mapping[str, float]]:
     """Name and options of the observer; None is bpuc's default."""
-    cal, own = doc.calibration_parameters, doc.bpuc
-    name, options = _vendor_observer(cal, report)
+    own = doc.bpuc
+    name, options = _vendor_observer(doc.calibration_parameters, quant_config, report)
     if own.observer:
-        return own.observer, _own_options(own)
-    return name, {**options, **_own_options(own)}
+        name, options = own.observer, {}
+    return name, {**options, **(own.observer_opt or {})}
 
 
-def _own_options(own: BpucSection) -> Mapping[str, float]:
-    return own.observer_opt or {}
-
-
-def _vendor_observer(cal: CalibrationParameters, report: Report) -> tuple[str | None, Mapping[str, float]]:
-    kind, percentile = cal.calibration_type, cal.max_percentile
+def _vendor_observer(
+    cal: CalibrationParameters, quant_config: QuantConfig, report: Report
+) -> tuple[str | None, Mapping[str, float]]:
+    kind = quant_config.calibration_type or cal.calibration_type
+    percentile = cal.max_percentile if quant_config.max_percentile is None else quant_config.max_percentile
     if kind == "load":
         report.mistake(
             (CAL, "calibration_type"),
@@ -121,9 +121,12 @@ def _vendor_observer(cal: CalibrationParameters, report: Report) -> tuple[str | 
     return OBSERVERS.get(kind or ""), {}
 
 
-def _wishes(doc: Document, report: Report) -> Wishes:
-    """dtypes and devices from all the keys that can ask for them; node_info wins over run_on_*."""
+def _wishes(doc: Document, report: Report) -> tuple[Wishes, QuantConfig]:
+    """dtypes and devices from all the keys that can ask for them; node_info wins over quant_config and run_on_*."""
     cal, own, wishes = doc.calibration_parameters, doc.bpuc, Wishes()
+    quant_config = QuantConfig((CAL, "quant_config"), wishes, report)
+    if cal.quant_config is not None:
+        quant_config.read(cal.quant_config, report.path.parent)
     for key in ("set_node_data_type", "node_info"):
         value = getattr(doc.model_parameters, key)
         if value is not None:
@@ -138,6 +141,8 @@ def _wishes(doc: Document, report: Report) -> Wishes:
     for text in wishes.notes:
         report.note((CAL, "optimization"), text)
     pinned = {*wishes.cpu, *wishes.bpu}
+    for name in sorted(set(wishes.cpu) & set(wishes.bpu)):
+        report.mistake(("model_parameters", "node_info"), f"node {name!r} is asked for on the BPU and on the CPU")
     cpu, bpu = (_union(getattr(cal, k), getattr(own, k)) for k in ("run_on_cpu", "run_on_bpu"))
     for name in cpu:
         if name in bpu:
@@ -145,7 +150,7 @@ def _wishes(doc: Document, report: Report) -> Wishes:
             report.mistake((section, "run_on_cpu"), f"{name!r} stands in run_on_bpu too")
     wishes.cpu += [n for n in cpu if n not in pinned]
     wishes.bpu += [n for n in bpu if n not in pinned]
-    return wishes
+    return wishes, quant_config
 
 
 def _union(*lists: tuple[str, ...] | None) -> list[str]:

@@ -63,6 +63,14 @@ def scale(value: Any) -> float:
     return out
 
 
+def fraction(value: Any) -> float:
+    """The share of values that are not clipped, as the vendor's max_percentile: 0.5 to 1."""
+    out = number(value)
+    if not 0.5 <= out <= 1:
+        raise ValueError(f"a number from 0.5 to 1 was expected, not {value}; bpuc: observer_opt takes percent")
+    return out
+
+
 def numbers(value: Any) -> tuple[float, ...]:
     """Numbers cut at spaces or commas, or a list of numbers."""
     if isinstance(value, (list, tuple)):

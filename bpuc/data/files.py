@@ -18,8 +18,10 @@ from bpuc.data.source import InputSpec, check_dtype
 
 Array = npt.NDArray[Any]
 Reader = Callable[[Path], Mapping[str, Array]]
-# Endings of raw files: our .bin, and those that the vendor's sample scripts write.
-RAW_SUFFIXES = frozenset({".bin", ".raw", ".rgb", ".bgr", ".rgbchw", ".bgrchw", ".yuv", ".yuv444", ".gray", ".feature"})
+# Endings of raw files: our .bin, and those that the vendor's sample scripts write (some write none).
+RAW_SUFFIXES = frozenset(
+    {".bin", ".raw", ".rgb", ".bgr", ".rgbchw", ".bgrchw", ".yuv", ".yuv444", ".gray", ".feature", ""}
+)
 
 
 def kind_of(path: Path) -> str | None:

@@ -152,6 +152,38 @@ compiler_parameters: {cache_mode: disable, input_source: {x: pyramid}, jobs: 0, 
     ]
 
 
+QUANT_CONFIG = """
+{
+  "model_config": {
+    "all_node_type": "int16",
+    "model_output_type": "int8",
+    "activation": {"calibration_type": ["max", "kl"], "max_percentile": 0.999, "num_bin": 1024},
+    "modelwise_search": {"similarity": 0.995}
+  },
+  "op_config": {"Conv": {"qtype": "int8"}, "Softmax": {"qtype": "float16"}},
+  "node_config": {"n": {"ON": "BPU", "input0": "int16"}, "m": {"qtype": "int8"}}
+}
+"""
+
+
+@pytest.mark.parametrize("in_file", [False, True])
+def test_quant_config(load, tmp_path, in_file):
+    (tmp_path / "q.json").write_text(QUANT_CONFIG)
+    value = "q.json" if in_file else QUANT_CONFIG.replace("\n", "\n   ")
+    c = load(f"calibration_parameters:\n calibration_type: kl\n quant_config: {value}\nbpuc: {{dtype: {{m: int16}}}}")
+    assert (c.template, c.output_dtype) == ("int16", "int8")
+    assert (c.observer, c.observer_options) == ("percentile", {"percentile": 99.9})
+    assert c.dtypes == {"Conv": "int8", "m": "int16"}
+    assert c.node_dtypes == (NodeDtype("n", "input", 0, "int16"),)
+    assert c.run_on_bpu == ("n",)
+    assert sorted(n.split(": ")[1].split(".")[-1] for n in c.notes) == [
+        "calibration_type",
+        "modelwise_search",
+        "num_bin",
+        "qtype",
+    ]
+
+
 def test_our_own_keys(load, tmp_path):
     c = load(
         """
@@ -281,7 +313,17 @@ def test_one_mistake_has_its_place_and_hint_apart(load, tmp_path):
         ("model_parameters: {march: true}", ["march", "true or false"]),
         ("model_parameters: {caffe_model: m.caffemodel}", ["caffe_model", "ONNX"]),
         ("custom_op: {custom_op_method: register}", ["custom_op", "not supported"]),
-        ("calibration_parameters: {quant_config: q.json}", ["quant_config", "bpuc: dtype"]),
+        ("calibration_parameters: {quant_config: q.json}", ["quant_config", "q.json", "No such file"]),
+        ("calibration_parameters: {quant_config: c.yaml}", ["quant_config", "no JSON"]),
+        ("calibration_parameters: {quant_config: {op_confg: {}, a: b}}", ["quant_config.a", "no such key"]),
+        ("calibration_parameters: {quant_config: {op_config: {Conv: int8}}}", ["op_config.Conv", "'int8'"]),
+        ("calibration_parameters: {quant_config: {op_config: {Conv: {qtyp: int8}}}}", ["Conv.qtyp", "'qtype'"]),
+        ("calibration_parameters: {quant_config: {node_config: {a: {qtype: in8}}}}", ["a.qtype", "'in8'"]),
+        ("calibration_parameters: {quant_config: {node_config: {a: {ON: GPU}}}}", ["a.ON", "'GPU'"]),
+        (
+            "calibration_parameters: {quant_config: {model_config: {activation: {max_percentile: 99}}}}",
+            ["activation.max_percentile", "percent"],
+        ),
         ("calibration_parameters: {calibration_type: load}", ["load", "not supported"]),
         ("calibration_parameters: {calibration_type: max, max_percentile: 99.99}", ["max_percentile", "99.99"]),
         ("calibration_parameters: {max_percentile: .nan}", ["max_percentile", "finite"]),
@@ -293,6 +335,11 @@ def test_one_mistake_has_its_place_and_hint_apart(load, tmp_path):
         ("model_parameters: {node_info: {a: int16}}", ["node_info", "'a'", "mapping"]),
         ("model_parameters: {node_info: {a: {ON: GPU}}}", ["'a'", "'GPU'"]),
         ("model_parameters: {node_info: {a: {InputTyp: int16}}}", ["'a'", "'InputTyp'"]),
+        (
+            "model_parameters: {node_info: {a: {ON: CPU}}}\n"
+            "calibration_parameters: {quant_config: {node_config: {a: {ON: BPU}}}}",
+            ["'a'", "BPU", "CPU"],
+        ),
         ("input_parameters: {input_name: a;a}", ["input_name", "twice"]),
         ("input_parameters: {input_type_train: rgb;rgb}", ["input_name", "missing"]),
         ("input_parameters: {input_name: a;b, input_type_train: rgb}", ["input_type_train", "1 values", "has 2"]),

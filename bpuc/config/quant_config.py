@@ -1,0 +1,140 @@
+"""The key quant_config of the tools for S100: dtypes and the observer, for the model, op types and nodes.
+
+It is a mapping, or the path of a JSON file that holds one. Of its dtypes bpuc has int8 and int16; for others a note
+says so, and the node keeps the default.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bpuc.base.errors import did_you_mean
+from bpuc.config import values
+from bpuc.config.config import NodeDtype
+from bpuc.config.dtypes import Wishes
+from bpuc.config.report import Report
+
+Key = tuple[Any, ...]
+QTYPE = re.compile(r"(int4|int16-ec|dual-int16|(b?float|int|mxint|mxfp|nvfp)\d+\w*)")
+NO_EFFECT = {
+    "num_bin": "the observer's option bins sets the histogram (bpuc: observer_opt)",
+    "max_num_bin": "the observer's option bins sets the histogram (bpuc: observer_opt)",
+    "per_channel": "activations have one scale a tensor",
+    "asymmetric": "scales are symmetric",
+    "weight": "biases are not corrected",
+    "modelwise_search": "no search is made; `bpuc sensitivity` ranks the ops",
+    "subgraph_config": "name the nodes under bpuc: dtype",
+}
+
+
+class QuantConfig:
+    """Reads one quant_config into wishes.
+
+    Attributes:
+        calibration_type, max_percentile: as the keys of calibration_parameters, None where not given.
+    """
+
+    def __init__(self, key: Key, wishes: Wishes, report: Report):
+        self.calibration_type: str | None = None
+        self.max_percentile: float | None = None
+        self._key, self._wishes, self._report = key, wishes, report
+
+    def read(self, value: Any, folder: Path) -> None:
+        """Take what the mapping or the file says; mistakes go to the report."""
+        if isinstance(value, str):
+            path = folder / value
+            try:
+                value = json.loads(path.read_text(encoding="utf-8"))
+            except OSError as e:
+                return self._report.mistake(self._key, f"cannot read {path}: {e.strerror or e}")
+            except ValueError as e:
+                return self._report.mistake(self._key, f"{path} is no JSON: {e}")
+        sections = {"model_config": self._model, "op_config": self._ops, "node_config": self._nodes}
+        for name, part in self._items(value, self._key):
+            if name in sections:
+                sections[name](part, (*self._key, name))
+            else:
+                self._other((*self._key, name), list(sections))
+        return None
+
+    def _model(self, value: Any, key: Key) -> None:
+        for name, part in self._items(value, key):
+            if name == "all_node_type":
+                if self._dtype(part, (*key, name)) == "int16":
+                    self._wishes.template = "int16"
+            elif name == "model_output_type":
+                self._wishes.output_dtype = self._dtype(part, (*key, name)) or self._wishes.output_dtype
+            elif name == "activation":
+                self._activation(part, (*key, name))
+            else:
+                self._other((*key, name), ["all_node_type", "model_output_type", "activation"])
+
+    def _activation(self, value: Any, key: Key) -> None:
+        for name, part in self._items(value, key):
+            try:
+                if name == "calibration_type":
+                    kinds = values.split(part)
+                    if len(kinds) > 1:
+                        self._report.note((*key, name), f"no search is made; {kinds[0]} is taken")
+                    self.calibration_type = values.one_of(("max", "kl", "mix", "default"))(kinds[0])
+                elif name == "max_percentile":
+                    many = part if isinstance(part, list) else [part]
+                    self.max_percentile = values.fraction(many[0])
+                    if len(many) > 1:
+                        self._report.note((*key, name), f"no search is made; {many[0]} is taken")
+                else:
+                    self._other((*key, name), ["calibration_type", "max_percentile"])
+            except ValueError as e:
+                self._report.mistake((*key, name), str(e))
+
+    def _ops(self, value: Any, key: Key) -> None:
+        for op, part in self._items(value, key):
+            self._node(op, part, (*key, op))
+
+    _nodes = _ops
+
+    def _node(self, node: str, value: Any, key: Key) -> None:
+        for name, part in self._items(value, key):
+            port = re.fullmatch(r"(input|output)(\d*)", name)
+            if name == "ON":
+                try:
+                    device = values.one_of(("BPU", "CPU"), upper=True)(part)
+                    (self._wishes.bpu if device == "BPU" else self._wishes.cpu).append(node)
+                except ValueError as e:
+                    self._report.mistake((*key, name), str(e))
+            elif name == "qtype":
+                if dtype := self._dtype(part, (*key, name)):
+                    self._wishes.dtypes[node] = dtype
+            elif port:
+                if dtype := self._dtype(part, (*key, name)):
+                    index = int(port[2]) if port[2] and port[1] == "input" else None
+                    self._wishes.node_dtypes.append(NodeDtype(node, port[1], index, dtype))
+            else:
+                self._other((*key, name), ["qtype", "input0", "output", "ON"])
+
+    def _dtype(self, value: Any, key: Key) -> str | None:
+        """int8 or int16; None, with a note, for another dtype of the vendor's."""
+        word = str(value)
+        if word in values.DTYPES:
+            return word
+        if QTYPE.fullmatch(word):
+            self._report.note(key, f"{word} is not there, the default is kept; there are int8 and int16")
+        else:
+            self._report.mistake(key, f"{word!r} is none of {', '.join(values.DTYPES)}")
+        return None
+
+    def _items(self, value: Any, key: Key) -> list[tuple[str, Any]]:
+        if isinstance(value, Mapping):
+            return [(str(k), v) for k, v in value.items()]
+        self._report.mistake(key, f"keys with values were expected below it, not {value!r}")
+        return []
+
+    def _other(self, key: Key, known: list[str]) -> None:
+        if key[-1] in NO_EFFECT:
+            self._report.note(key, f"it has no effect here: {NO_EFFECT[key[-1]]}")
+        else:
+            self._report.mistake(key, "there is no such key", did_you_mean(key[-1], known))
