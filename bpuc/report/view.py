@@ -43,21 +43,25 @@ def op_data(op: Record) -> dict[str, Any]:
     return data | {"onnx_nodes": [v.clean(n) for n in v.strings(op.get("onnx_nodes"))]}
 
 
-def parts(summary: Record) -> list[tuple[str, float, float]]:
-    """(key, us, share of the latency) of BPU work, rescales, CPU and what is left; shares add up to 1 at most.
+def parts(summary: Record, ops: Sequence[Record] = ()) -> list[tuple[str, float, float]]:
+    """(key, us, share of the latency) of BPU work, rescales, CPU work, and overhead with waiting; shares add up to 1.
 
-    Where BPU and CPU overlap, their sum exceeds the latency and all shares are of that sum instead.
+    Ops of type Overhead, which the busy times of the summary include, count as overhead. Where BPU and CPU overlap, the
+    sum exceeds the latency and all shares are of that sum instead.
     """
     latency, bpu, cpu, rescale = (
         max(0.0, v.number(summary.get(k)) or 0.0) for k in ("latency_us", "bpu_us", "cpu_us", "rescale_us")
     )
-    rescale = min(rescale, bpu) if bpu else rescale
-    found = [("part_bpu", max(0.0, bpu - rescale)), ("part_rescale", rescale), ("part_cpu", cpu)]
-    rest = latency - sum(us for _, us in found)
+    overhead = [o for o in ops if o.get("op") == "Overhead"]
+    at_host = v.total((o for o in overhead if str(o.get("device")).upper() == "CPU"), "latency_us")
+    bpu -= v.total(overhead, "latency_us") - at_host
+    found = [("part_bpu", bpu - rescale), ("part_rescale", rescale), ("part_cpu", cpu - at_host)]
+    found = [(key, us) for key, us in found if us > 1e-6 * latency]
+    rest = max(latency - sum(us for _, us in found), v.total(overhead, "latency_us"))
     if rest > 1e-6 * latency:
         found.append(("part_rest", rest))
-    whole = max(latency, sum(us for _, us in found)) or 1.0
-    return [(key, us, us / whole) for key, us in found if us > 0]
+    whole = sum(us for _, us in found) or 1.0
+    return [(key, us, us / whole) for key, us in found]
 
 
 def by_field(ops: Sequence[Record], key: str) -> list[tuple[str, float, int]]:
@@ -128,7 +132,7 @@ def context(perf: Record, title: str) -> dict[str, Any]:
         "summary": summary,
         "traffic": v.total([summary], "ddr_read_bytes") + v.total([summary], "ddr_write_bytes") if summary else None,
         "mac_rate": (v.number(summary.get("macs")) or 0.0) / busy * 1e6 if busy else None,
-        "parts": parts(summary),
+        "parts": parts(summary, ops),
         "bounds": bounds,
         "types": types,
         "type_kinds": {v.clean(o["op"]): kind_of(o) for o in reversed(ops)},

@@ -151,13 +151,16 @@ def test_kinds():
 
 
 def test_parts_of_the_latency():
-    found = parts({"latency_us": 100.0, "bpu_us": 60.0, "cpu_us": 30.0, "rescale_us": 12.0})
-    assert found == [
-        ("part_bpu", 48.0, 0.48),
-        ("part_rescale", 12.0, 0.12),
-        ("part_cpu", 30.0, 0.3),
-        ("part_rest", 10.0, 0.1),
-    ]
+    summary = {"latency_us": 100.0, "bpu_us": 60.0, "cpu_us": 30.0, "rescale_us": 12.0}
+    found = parts(summary)
+    assert [(k, us) for k, us, _ in found] == [
+        ("part_bpu", 48.0), ("part_rescale", 12.0), ("part_cpu", 30.0), ("part_rest", 10.0)
+    ]  # fmt: skip
+    assert [s for _, _, s in found] == pytest.approx([0.48, 0.12, 0.3, 0.1])
+    calls = [{"op": "Overhead", "device": d, "latency_us": us} for d, us in (("BPU", 8.0), ("CPU", 25.0))]
+    assert [(k, us) for k, us, _ in parts(summary, calls)] == [
+        ("part_bpu", 40.0), ("part_rescale", 12.0), ("part_cpu", 5.0), ("part_rest", 43.0)
+    ]  # fmt: skip
     overlapped = parts({"latency_us": 100.0, "bpu_us": 90.0, "cpu_us": 30.0, "rescale_us": None})
     assert [(k, us) for k, us, _ in overlapped] == [("part_bpu", 90.0), ("part_cpu", 30.0)]
     assert sum(s for _, _, s in overlapped) == pytest.approx(1.0)
