@@ -88,7 +88,7 @@ def test_the_policy_names_the_one_script(page):
 
 def test_a_row_and_a_data_record_for_every_op(page):
     perf, text = page
-    rows = re.findall(r'<tr role="row" id="op-(\d+)"', text)
+    rows = re.findall(r'<tr id="op-(\d+)"', text)
     assert [int(r) for r in rows] == list(range(len(perf["ops"])))
     (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
     assert [o["name"] for o in json.loads(data)["ops"]] == [v.clean(o["name"]) for o in perf["ops"]]
@@ -107,7 +107,7 @@ def test_hostile_names_are_shown_and_stay_text():
     assert "\u202e" not in text
     assert html.escape(HOSTILE[1]) in text  # quotes in the form that html.escape gives
     assert "{{ 7*7 }}" in shown
-    assert "49" not in "".join(re.findall(r"<td[^>]*><bdi>([^<]*)</bdi>", text))
+    assert "49" not in "".join(re.findall(r'<td class="n"><bdi>([^<]*)</bdi>', text))
 
 
 def test_what_is_shown():
