@@ -8,6 +8,7 @@ the project file.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import pkgutil
 from functools import cache
 from importlib.metadata import entry_points
@@ -15,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 
 from bpuc.base.errors import ConfigError, did_you_mean
+from bpuc.passkit.base import Pass
 from bpuc.support.check import validate
 from bpuc.target.load import load_target_toml
 from bpuc.target.model import Target
@@ -91,3 +93,19 @@ def get_target(name: str) -> Target:
             hint=did_you_mean(name, [*known, *ALIASES]),
         )
     return known[march]
+
+
+def pipeline(phase: str) -> list[Pass]:
+    """The passes of a phase ("optimize", "place", "quantize"), from the `pipelines` module of each package in turn.
+
+    Raises:
+        ConfigError: no package has passes for this phase.
+    """
+    found: list[Pass] = []
+    for package in sorted(packages("bpuc.passes"), key=lambda p: p.__name__ != "bpuc_passes"):
+        if importlib.util.find_spec(f"{package.__name__}.pipelines") is not None:
+            module = importlib.import_module(f"{package.__name__}.pipelines")
+            found += getattr(module, phase, tuple)()
+    if not found:
+        raise ConfigError(f"no passes found for phase {phase!r}; run `pip install -e .`")
+    return found

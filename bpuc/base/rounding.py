@@ -61,7 +61,7 @@ def requantize(acc: Int64Array, mult: Int64Array | int, shift: Int64Array | int,
 def quantize_multipliers(
     real: npt.NDArray[np.float64], bits: int = MULTIPLIER_BITS, max_shift: int = MAX_SHIFT
 ) -> tuple[Int64Array, Int64Array]:
-    """`quantize_multiplier` for an array, element by element; a larger bound on the shift costs tiny ones their bits."""
+    """`quantize_multiplier` for an array, element by element; `max_shift` costs tiny ones their bits."""
     exponent = np.frexp(np.abs(real))[1].astype(np.int64)
     shift = np.where(real == 0, 1, np.minimum(bits - exponent, max_shift))
     mult = round_half_up(np.ldexp(np.abs(real), shift.astype(np.int32)))

@@ -12,6 +12,7 @@ from bpuc.ir import Op
 from bpuc.isa import Conv, ConvTranspose, MatMul, Ref, contiguous_strides
 from bpuc.lower.builder import Array, Builder, clamp_of, quant_of, refuse, step_of
 from bpuc.ops.attrs import AffineAttrs, ConvAttrs, MatMulAttrs
+from bpuc.passkit.weights import by_channel, with_weights
 
 # beside a residual the shift is bounded so that residual * multiplier stays inside int64
 _RESIDUAL_SHIFT = 40
@@ -70,7 +71,7 @@ def lower_matmul(op: Op, b: Builder) -> None:
     attrs = op.attrs
     assert isinstance(attrs, MatMulAttrs)
     a, w = op.input(0), op.input(1)
-    if w.const is not None and w.rank == 2:
+    if with_weights(op):
         scales = np.asarray(quant_of(w).scale)
         integers = np.clip(round_half_up(w.value().astype(np.float64) / scales), -127, 127).astype(np.int8)
         common = _tail(op, b, step_of(a) * scales, attrs.low, attrs.high, integers)
@@ -134,18 +135,7 @@ def _tail(
 
 def _check_accumulator(op: Op, weights: Array, bias: Array | None) -> None:
     """No sum may leave int32, whatever the input; raises ModelError with the number where one could."""
-    sums = np.abs(_by_output(op, weights)).sum(1) * 128
+    sums = np.abs(by_channel(op, weights.astype(np.int64))).sum(1) * 128
     worst = int((sums + (0 if bias is None else np.abs(bias))).max(initial=0))
     if worst > _INT32_MAX:
         raise refuse(op, f"its accumulator could reach {worst}, beyond int32")
-
-
-def _by_output(op: Op, weights: Array) -> Array:
-    w = weights.astype(np.int64)
-    if op.kind == "MatMul":
-        return w.T
-    if op.kind == "ConvTranspose":
-        groups = op.attrs.group if isinstance(op.attrs, ConvAttrs) else 1
-        grouped = w.reshape(groups, w.shape[0] // groups, w.shape[1], -1)
-        return grouped.transpose(0, 2, 1, 3).reshape(groups * w.shape[1], -1)
-    return w.reshape(w.shape[0], -1)

@@ -53,7 +53,7 @@ def _merged(shape: Ints, xs: Ints, ys: Ints) -> tuple[Ints, Ints, Ints]:
 
 def part(ref: Ref, axis: int, start: int, size: int) -> Ref:
     """Elements start..start+size of one axis."""
-    shape = ref.shape[:axis] + (size,) + ref.shape[axis + 1 :]
+    shape = (*ref.shape[:axis], size, *ref.shape[axis + 1 :])
     return replace(ref, address=ref.address + start * ref.strides[axis], shape=shape)
 
 
@@ -159,7 +159,7 @@ def lower_gather(op: Op, b: Builder) -> None:
 
 
 def _gather(b: Builder, x: Ref, y: Ref, axis: int, indices: Ints) -> None:
-    shape = x.shape[:axis] + (len(indices),) + x.shape[axis + 1 :]
+    shape = (*x.shape[:axis], len(indices), *x.shape[axis + 1 :])
     rows = b.constant(np.asarray(indices, np.int32).reshape(-1))
     b.emit(Gather(op=b.op, x=x, indices=rows, y=reshaped(y, shape), axis=axis))
 
@@ -179,15 +179,18 @@ def _nearest(op: Op, b: Builder, attrs: ResizeAttrs) -> None:
     out_h, out_w = attrs.size
     kh, kw = out_h // h, out_w // w
     whole = out_h % h == 0 and out_w % w == 0
-    if whole and attrs.index_h == tuple(i // kh for i in range(out_h)) == attrs.index_h:
-        if attrs.index_w == tuple(i // kw for i in range(out_w)):
-            shape = (n, c, h, kh, w, kw)
-            source = replace(x, shape=shape, strides=(*x.strides[:3], 0, x.strides[3], 0))
-            move(op, b, source, reshaped(y, shape))
-            return
+    if whole and (attrs.index_h, attrs.index_w) == (_repeats(h, kh), _repeats(w, kw)):
+        shape = (n, c, h, kh, w, kw)
+        source = replace(x, shape=shape, strides=(*x.strides[:3], 0, x.strides[3], 0))
+        move(op, b, source, reshaped(y, shape))
+        return
     rows = b.packed((n, c, out_h, w), x.dtype)
     _gather(b, x, rows, 2, attrs.index_h)
     _gather(b, rows, y, 3, attrs.index_w)
+
+
+def _repeats(n: int, times: int) -> Ints:
+    return tuple(i for i in range(n) for _ in range(times))
 
 
 def _linear(op: Op, b: Builder, attrs: ResizeAttrs) -> None:

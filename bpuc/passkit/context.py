@@ -16,7 +16,8 @@ class CompileOptions:
     """What the user asked of a compile; see the contract's shared options.
 
     dtypes: by tensor, node or op type. fixed_scales: by tensor. cpu and bpu: node names or op types.
-    observer and observer_options: how activations are calibrated. share_scales: auto, always or never. max_bits_lost: what a member with other readers may lose to a shared scale.
+    observer, observer_options: how activations are calibrated. share_scales: auto, always or never.
+    max_bits_lost: what a member with other readers may lose to a shared scale.
     """
 
     dtypes: Mapping[str, str] = field(default_factory=dict)
@@ -105,6 +106,8 @@ class PassContext:
     # names of the tensors that are int16, and of the ONNX tensors that fusion made disappear
     int16: set[str] = field(default_factory=set)
     fused: set[str] = field(default_factory=set)
+    # types that the calibration file asks for
+    calibrated_dtypes: dict[str, str] = field(default_factory=dict)
 
     def need_target(self) -> Target:
         """The target.

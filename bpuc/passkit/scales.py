@@ -9,6 +9,7 @@ from typing import TypeVar
 from bpuc.ir import Graph, Op, Tensor
 from bpuc.ops.base import Behaviour
 from bpuc.ops.registry import get
+from bpuc.passkit.weights import with_weights
 
 T = TypeVar("T")
 
@@ -82,7 +83,7 @@ def is_data(op: Op, index: int) -> bool:
     if op.kind in ("Concat", "Add", "Sub", "Mul", "Div", "Max", "Min"):
         return True
     if op.kind == "MatMul":
-        return index == 0 or (index == 1 and op.input(1).rank != 2)
+        return index == 0 or (index == 1 and not with_weights(op))
     return index == 0 or (index == 3 and op.kind in ("Conv", "ConvTranspose", "MatMul"))
 
 

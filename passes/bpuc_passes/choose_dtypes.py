@@ -68,7 +68,7 @@ def _requests(graph: Graph, ctx: PassContext) -> dict[Tensor, str]:
     tensors = {t.name: t for t in graph.tensors()}
     quantized = set(quantized_tensors(graph))
     found: dict[Tensor, tuple[int, str]] = {}
-    for word, dtype in ctx.options.dtypes.items():
+    for word, dtype in {**ctx.calibrated_dtypes, **ctx.options.dtypes}.items():
         if dtype not in _KNOWN:
             raise ConfigError(f"--dtype {word}={dtype}: no such type for activations", want="int8 or int16")
         if word in tensors:

@@ -18,8 +18,8 @@ from bpuc.target.model import Target
 class PlaceOps(Pass):
     """An op runs on the BPU where the target's rules allow it, the user does not forbid it, and its neighbours use it.
 
-    Ops that only move data follow their neighbours: between CPU ops they stay on the CPU, since a visit to the BPU would
-    cost two conversions and save nothing.
+    Ops that only move data follow their neighbours: between CPU ops they stay on the CPU, since a visit to the BPU
+    would cost two conversions and save nothing.
     """
 
     name = "place-ops"

@@ -11,10 +11,9 @@ import numpy as np
 
 from bpuc.base.dtypes import DType
 from bpuc.ir import Graph, Op, QuantParams
-from bpuc.ops.attrs import ConvAttrs
 from bpuc.passkit import Change, Numerics, Pass, PassContext, Stage
+from bpuc.passkit.weights import per_channel, weight_axis, with_weights
 
-_WITH_WEIGHTS = ("Conv", "ConvTranspose", "MatMul", "Affine")
 _BIAS_LIMIT = float(1 << 30)
 
 
@@ -30,7 +29,7 @@ class QuantizeWeights(Pass):
     def run(self, graph: Graph, ctx: PassContext) -> list[Change]:
         changes = []
         for op in graph:
-            if op.device != "BPU" or op.kind not in _WITH_WEIGHTS or not has_weights(op):
+            if op.device != "BPU" or not with_weights(op):
                 continue
             scales = _weight_scales(op, ctx)
             weights = op.input(1)
@@ -48,29 +47,6 @@ class QuantizeWeights(Pass):
                 out.quant = QuantParams(DType.INT32, tuple(step.step * s for s in scales), axis)
                 changes.append(Change("stays int32, one scale a channel", out.name, "only a graph output reads it"))
         return changes
-
-
-def has_weights(op: Op) -> bool:
-    """Whether operand 1 is constant weights with one scale an output channel."""
-    weights = op.maybe(1)
-    return weights is not None and weights.const is not None and (op.kind != "MatMul" or weights.rank == 2)
-
-
-def weight_axis(op: Op) -> int:
-    """Axis of the weights that runs over output channels (for a grouped ConvTranspose: within the group)."""
-    return {"Conv": 0, "ConvTranspose": 1, "MatMul": 1, "Affine": 0}[op.kind]
-
-
-def per_channel(op: Op) -> np.ndarray:
-    """The weights as float64 [output channels, everything else]."""
-    w = op.input(1).value().astype(np.float64)
-    if op.kind == "MatMul":
-        return w.T
-    if op.kind == "ConvTranspose":
-        groups = op.attrs.group if isinstance(op.attrs, ConvAttrs) else 1
-        grouped = w.reshape(groups, w.shape[0] // groups, w.shape[1], -1)
-        return grouped.transpose(0, 2, 1, 3).reshape(groups * w.shape[1], -1)
-    return w.reshape(w.shape[0], -1)
 
 
 def _weight_scales(op: Op, ctx: PassContext) -> tuple[float, ...]:

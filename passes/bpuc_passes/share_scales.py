@@ -19,6 +19,7 @@ from bpuc.passkit.scales import ConcatEdge, ScaleClass, UnionFind, scale_classes
 
 # one value of a type of 8 bits beside one hundred of another: worth telling
 _TELL_BITS = 3.0
+_MOVED = "values only move between them"
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class ShareScales(Pass):
     needs = Stage.PLACED
 
     def run(self, graph: Graph, ctx: PassContext) -> list[Change]:
-        classes, of, edges = scale_classes(graph)
+        classes, _, edges = scale_classes(graph)
         own = [_threshold(c, ctx) for c in classes]
         fixed = [_fixed(c, ctx) for c in classes]
         own = [o if f is None else f for o, f in zip(own, fixed)]
@@ -175,10 +176,7 @@ def _record_groups(
         names = [n for c in group for n in c.names]
         if len(names) < 2:
             continue
-        if root in concats:
-            reason = f"joined by Concat {', '.join(concats[root])}"
-        else:
-            reason = "values only move between them"
+        reason = f"joined by Concat {', '.join(concats[root])}" if root in concats else _MOVED
         lost = {t.name: round(bits_lost(top[root], _own(t, own[c.index], ctx)), 4) for c in group for t in c.tensors}
         ctx.groups.append(Group(len(ctx.groups), names, top[root], reason, lost))
         changes.append(Change(f"{len(names)} tensors share threshold {top[root]:.6g}", names[0], reason))

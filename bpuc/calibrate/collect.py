@@ -1,0 +1,66 @@
+"""Run the float graph on samples and let observers see its tensors, one sample at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from bpuc.base.errors import DataError
+from bpuc.calibrate.table import TensorRange
+from bpuc.execute.ort import FloatExecutor
+from bpuc.ir import Graph
+from bpuc.observe.base import Observer
+from bpuc.observe.registry import make_observer
+
+Sample = Mapping[str, np.ndarray[Any, np.dtype[Any]]]
+
+
+def calibrate_graph(
+    graph: Graph,
+    samples: Iterable[Sample],
+    observer: str,
+    options: Mapping[str, Any],
+    *,
+    wide: Callable[[str], bool] = lambda name: False,  # noqa: ARG005
+    threads: int | None = None,
+) -> dict[str, TensorRange]:
+    """Ranges and thresholds of all tensors that are marked to be observed.
+
+    Memory holds one sample's taps at a time, whatever the number of samples.
+
+    Args:
+        samples: input name -> array of the model's shape.
+        wide: whether a tensor is to be int16 (its observer then weighs errors for 32767 steps).
+
+    Raises:
+        DataError: a sample makes a tensor NaN or infinite; names both.
+        ConfigError: the observer or an option of it does not exist.
+    """
+    names = [t.name for t in graph.tensors() if t.observer and t.const is None]
+    observers: dict[str, Observer] = {name: make_observer(observer, options) for name in names}
+    executor = FloatExecutor(graph, names, threads)
+    for number, sample in enumerate(samples):
+        for name, array in executor.run(dict(sample)):
+            try:
+                observers[name].update(array)
+            except DataError as e:
+                raise DataError(
+                    f"calibration sample {number} makes tensor {name} NaN or infinite",
+                    where=e.where,
+                    want="finite values in every tensor",
+                    hint="look at that sample, and at the model in float",
+                ) from e
+    found = {}
+    for name, o in observers.items():
+        low, high = o.range()
+        is_wide = wide(name)
+        found[name] = TensorRange(
+            float(low),
+            float(high),
+            float(o.threshold(32767 if is_wide else 127)),
+            o.name,
+            "int16" if is_wide else "int8",
+        )
+    return found

@@ -1,0 +1,115 @@
+"""X.calib.json: thresholds per tensor, as text that a person can read, diff and edit."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from bpuc.base.errors import FileError
+from bpuc.base.files import read_bytes, write_atomic
+
+SCHEMA = "bpuc.calib/1"
+
+
+@dataclass(frozen=True)
+class TensorRange:
+    """Least and largest value seen, and the threshold that its observer chose (real values)."""
+
+    low: float
+    high: float
+    threshold: float
+    observer: str
+    dtype: str = "int8"
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A calibration of one model (by SHA-256) and of no march.
+
+    weights: initializer -> (threshold of each output channel, axis of the channels).
+    """
+
+    model_sha256: str
+    observer: str
+    options: Mapping[str, Any]
+    samples: int
+    data_sha256: str
+    tensors: Mapping[str, TensorRange]
+    weights: Mapping[str, tuple[list[float], int]] = field(default_factory=dict)
+
+
+def save_calibration(calibration: Calibration, path: str | os.PathLike[str]) -> None:
+    """Write the file atomically; raises FileError."""
+    c = calibration
+    value = {
+        "schema": SCHEMA,
+        "model_sha256": c.model_sha256,
+        "observer": c.observer,
+        "options": dict(c.options),
+        "samples": c.samples,
+        "data_sha256": c.data_sha256,
+        "tensors": {
+            name: {"min": t.low, "max": t.high, "threshold": t.threshold, "observer": t.observer, "dtype": t.dtype}
+            for name, t in c.tensors.items()
+        },
+        "weights": {name: {"threshold": w, "axis": axis} for name, (w, axis) in c.weights.items()},
+    }
+    write_atomic(path, json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
+
+
+def load_calibration(path: str | os.PathLike[str]) -> Calibration:
+    """Read a calibration file, edited by hand or not.
+
+    Raises:
+        FileError: it is missing, no calibration file, or a number in it cannot be a threshold; names the tensor.
+    """
+    raw = read_bytes(path, "the calibration file")
+    try:
+        value = json.loads(raw.decode("utf-8"), parse_constant=_no_constant)
+        if not isinstance(value, dict) or value.get("schema") != SCHEMA:
+            found = value.get("schema") if isinstance(value, dict) else type(value).__name__
+            raise FileError(f"{path} is no calibration file: schema {found!r}", want=f"schema {SCHEMA!r}")
+        return Calibration(
+            str(value["model_sha256"]),
+            str(value["observer"]),
+            dict(value["options"]),
+            int(value["samples"]),
+            str(value["data_sha256"]),
+            {name: _tensor(name, entry, path) for name, entry in value["tensors"].items()},
+            {
+                name: ([_positive(t, f"weight {name}", path) for t in e["threshold"]], int(e["axis"]))
+                for name, e in value.get("weights", {}).items()
+            },
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
+        raise FileError(
+            f"{path} is no valid calibration file: {type(e).__name__} {e}", hint="write it with `bpuc calibrate`"
+        ) from e
+
+
+def _no_constant(text: str) -> float:
+    raise ValueError(f"it holds {text}")
+
+
+def _positive(value: Any, what: str, path: str | os.PathLike[str]) -> float:
+    number = float(value)
+    if not math.isfinite(number) or number <= 0 or isinstance(value, bool):
+        raise FileError(f"{path}: threshold of {what} is {value!r}", want="a finite number above 0")
+    return number
+
+
+def _tensor(name: str, entry: Any, path: str | os.PathLike[str]) -> TensorRange:
+    dtype = str(entry.get("dtype", "int8"))
+    if dtype not in ("int8", "int16"):
+        raise FileError(f"{path}: dtype of tensor {name} is {dtype!r}", want="int8 or int16")
+    return TensorRange(
+        float(entry["min"]),
+        float(entry["max"]),
+        _positive(entry["threshold"], f"tensor {name}", path),
+        str(entry["observer"]),
+        dtype,
+    )

@@ -1,0 +1,35 @@
+"""``bpuc check``: what of a model runs on the BPU, what does not, and why."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+import click
+
+from bpuc.cli import options, ui
+
+
+@click.command("check", epilog="Example: bpuc check model.onnx --march bayes-e")
+@click.argument("model", metavar="MODEL.onnx", required=False)
+@click.option("--march", metavar="M", callback=options.march, help="The target.")
+@options.shared
+@ui.json_option
+def command(model: str | None, json_to: str | None, **given: Any) -> None:
+    """Print every node with its device and reason, and a latency estimate; needs no data."""
+    from bpuc.flow.compile import compile_model
+    from bpuc.flow.request import make_request
+    from bpuc.perf import estimate
+    from bpuc.report.checktable import render_check
+
+    compiled = compile_model(make_request(model, **given))
+    report = compiled.program.report
+    for warning in report["warnings"]:
+        if warning["code"] != "no-data":
+            ui.warn(warning["message"])
+    perf = estimate(compiled.program, compiled.prepared.ctx.need_target())
+    text = render_check(report, shutil.get_terminal_size().columns)
+    s = perf["summary"]
+    traffic = (s["ddr_read_bytes"] + s["ddr_write_bytes"]) / 1e6
+    line = f"estimate: FPS {s['fps']:.2f}, latency {s['latency_us'] / 1000:.3f} ms, DDR {traffic:.2f} MB a frame"
+    ui.emit(f"{text.rstrip()}\n{line} (no data: scales assumed shared)", report, json_to)

@@ -1,0 +1,80 @@
+"""``bpuc compile``: quantize and compile a model to a simulated binary."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from bpuc.cli import options, ui
+from bpuc.cli.samples import with_progress
+
+
+@click.command("compile", epilog="Example: bpuc compile model.onnx --march bayes-e --data calib.npz -o model.bpuc")
+@click.argument("model", metavar="MODEL.onnx", required=False)
+@click.option(
+    "--march", metavar="M", callback=options.march, help="bernoulli2, bayes, bayes-e, nash-e, nash-m, nash-p."
+)
+@click.option("--calib", metavar="X.calib.json", help="Thresholds from `bpuc calibrate`.")
+@click.option("--data", metavar="PATH", help="Calibration data: .npz, or a folder of samples; streamed.")
+@click.option("--random-data", is_flag=True, help="Calibrate on random data: for latency and placement only.")
+@options.shared
+@click.option("-o", "--output", "output", metavar="X.bpuc", callback=options.output, help="The simulated binary.")
+@click.option("--report", metavar="F", callback=options.output, help="Write report.json.")
+@click.option("--max-latency-ms", type=click.FloatRange(0), metavar="N", help="Exit 3 when the estimate is above.")
+@click.option("--fail-on", multiple=True, type=click.Choice(["cpu-op", "rescale"]), help="Exit 3 when there is one.")
+def command(
+    model: str | None,
+    output: str | None,
+    report: str | None,
+    max_latency_ms: float | None,
+    fail_on: tuple[str, ...],
+    **given: Any,
+) -> None:
+    """Choose scales, share them across concats, place every op, and write a simulated binary.
+
+    The binary runs bit-exactly in `bpuc run`; it does not run on a chip.
+    """
+    from bpuc.base.errors import ConfigError
+    from bpuc.base.files import check_writable, write_atomic
+    from bpuc.flow.compile import compile_model
+    from bpuc.flow.request import make_request
+    from bpuc.perf import estimate
+    from bpuc.perf.gates import check_gates
+    from bpuc.program import save_program
+
+    request = make_request(model, **given)
+    to = output or (str(request.config.output) if request.config and request.config.output else None)
+    if to is None:
+        raise click.UsageError("no output: give -o X.bpuc, or output_model_file_prefix in the YAML file")
+    check_writable(to)
+    configured = request.config is not None and bool(request.config.data)
+    if not (request.calib or request.data or request.random_data or configured):
+        raise ConfigError(
+            "nothing to choose scales from",
+            want="--calib X.calib.json, --data PATH or --random-data",
+            where=str(request.model),
+        )
+    compiled = compile_model(request, with_progress("calibrating"))
+    program, ctx = compiled.program, compiled.prepared.ctx
+    for warning in program.report["warnings"]:
+        ui.warn(warning["message"])
+    perf = estimate(program, ctx.need_target())
+    check_gates(perf, max_latency_ms, fail_on)
+    save_program(program, to)
+    if report:
+        value = {**program.report, "source": {"path": str(request.model), **program.report["source"]}}
+        write_atomic(report, json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
+    ui.note(_summary(to, program.report, perf))
+
+
+def _summary(to: str, report: dict[str, Any], perf: dict[str, Any]) -> str:
+    cpu = [n for n in report["nodes"] if n["device"] == "CPU" and n["op"] not in ("Quantize", "Dequantize")]
+    bpu = sum(n["device"] == "BPU" for n in report["nodes"])
+    latency = perf["summary"]["latency_us"] / 1000
+    avoided = f", {len(report['avoided'])} avoided by shared scales" if report["avoided"] else ""
+    return (
+        f"{to}: simulated binary for {report['march']}, {bpu} BPU ops, {len(cpu)} CPU ops, "
+        f"{len(report['rescales'])} rescales{avoided}; estimate {latency:.3f} ms"
+    )

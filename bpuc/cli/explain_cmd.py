@@ -1,0 +1,35 @@
+"""``bpuc explain``: why a rescale, a device or a scale is as it is, and the remedy."""
+
+from __future__ import annotations
+
+import click
+
+from bpuc.cli import ui
+
+_TOPICS = ("rescales", "placement", "scales")
+
+
+@click.command("explain", epilog="Example: bpuc explain model.bpuc placement Softmax_12")
+@click.argument("binary", metavar="X.bpuc")
+@click.argument("topic", type=click.Choice(_TOPICS), default="rescales")
+@click.argument("name", required=False)
+@ui.json_option
+def command(binary: str, topic: str, name: str | None, json_to: str | None) -> None:
+    """Explain what stands in a simulated binary; it needs no other file.
+
+    NAME is a rescale or node for `rescales`, a node for `placement`, a tensor for `scales`.
+    """
+    from bpuc.program import load_program
+    from bpuc.report import explain
+
+    report = load_program(binary).report
+    if topic == "rescales":
+        text = explain.explain_rescales(report)
+        value = {"rescales": report["rescales"], "avoided": report["avoided"]}
+    elif topic == "placement":
+        text = explain.explain_placement(report, name)
+        value = {"nodes": report["nodes"], "segments": report["segments"]}
+    else:
+        text = explain.explain_scales(report, name)
+        value = {"tensors": report["tensors"], "groups": report["groups"]}
+    ui.emit(text.rstrip("\n"), value, json_to)

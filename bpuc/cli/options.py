@@ -1,0 +1,77 @@
+"""Options that several commands share, and their way into a Request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from bpuc.base.errors import did_you_mean
+from bpuc.base.files import check_writable
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def march(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:  # noqa: ARG001
+    """Callback: an unknown march on the command line is a fault of usage (exit 2)."""
+    from bpuc.plugins import ALIASES, targets
+
+    known = [*targets(), *ALIASES]
+    if value is not None and value not in known:
+        hint = did_you_mean(value, known)
+        raise click.BadParameter(f"unknown march {value!r}; {f'{hint} ' if hint else ''}known: {', '.join(known)}")
+    return value
+
+
+def observer(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:  # noqa: ARG001
+    """Callback: an unknown observer on the command line is a fault of usage (exit 2)."""
+    from bpuc.observe.registry import observer_names
+
+    known = observer_names()
+    if value is not None and value not in known:
+        hint = did_you_mean(value, known)
+        raise click.BadParameter(f"unknown observer {value!r}; {f'{hint} ' if hint else ''}known: {', '.join(known)}")
+    return value
+
+
+def output(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:  # noqa: ARG001
+    """Callback: an impossible output path is refused before any work."""
+    if value is not None:
+        check_writable(value)
+    return value
+
+
+_SHARED = (
+    click.option("-c", "--config", metavar="CONFIG", help="YAML file; options of the command line win."),
+    click.option(
+        "--observer", metavar="NAME", callback=observer, help="Observer of activations [default: percentile]."
+    ),
+    click.option("--observer-opt", multiple=True, metavar="K=V", help="Option of the observer, as in percentile=99.9."),
+    click.option(
+        "--dtype", multiple=True, metavar="NAME=int8|int16", help="Type of a tensor, else node, else op type."
+    ),
+    click.option("--fixed-scale", multiple=True, metavar="TENSOR=S", help="Fix the scale of a tensor."),
+    click.option("--run-on-cpu", multiple=True, metavar="NODE_OR_OPTYPE", help="Keep on the CPU."),
+    click.option(
+        "--run-on-bpu", multiple=True, metavar="NODE_OR_OPTYPE", help="Put on the BPU where its limits allow."
+    ),
+    click.option("--input-shape", multiple=True, metavar="NAME:DIMS", help="Fix a dynamic input: images:1x3x64x64."),
+    click.option(
+        "--share-scales", type=click.Choice(["auto", "always", "never"]), help="Scales across concats [auto]."
+    ),
+    click.option(
+        "--max-bits-lost", type=click.FloatRange(0), metavar="N", help="Bits that other readers may lose [0.5]."
+    ),
+    click.option("--template", type=click.Choice(["default", "int16"]), help="Types of all activations [default]."),
+    click.option("--dump-dir", metavar="DIR", help="The graph as text after every pass."),
+    click.option("--keep-stages", metavar="DIR", help="The ONNX file after each stage, as the vendor names them."),
+    click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads of the float run."),
+)
+
+
+def shared(f: F) -> F:
+    """The options of calibrate, compile, check and perf MODEL.onnx; passed under `make_request`'s names."""
+    for option in reversed(_SHARED):
+        f = option(f)
+    return f

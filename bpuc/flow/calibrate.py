@@ -1,0 +1,141 @@
+"""``bpuc calibrate``: from a model and data to a calibration file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from bpuc.base.errors import DataError, FileError
+from bpuc.calibrate import Calibration, TensorRange, calibrate_graph, load_calibration
+from bpuc.data import DataSource, open_data, random_data
+from bpuc.flow.prepare import Prepared, prepare
+from bpuc.flow.request import Request
+from bpuc.passkit.context import Range
+from bpuc.passkit.weights import per_channel, weight_axis, with_weights
+
+Progress = Callable[[Iterable[dict[str, np.ndarray]], int], Iterable[dict[str, np.ndarray]]]
+
+
+def calibrate(request: Request, progress: Progress | None = None) -> tuple[Calibration, Prepared]:
+    """Observe the model's tensors on the data.
+
+    Raises:
+        ModelError, DataError, ConfigError, FileError: what the user can mend.
+    """
+    prepared = prepare(request)
+    source = open_source(request, prepared)
+    if source is None:
+        raise DataError("no calibration data were named", hint="use --data PATH, or cal_data_dir in the YAML file")
+    return collect(request, prepared, source, progress), prepared
+
+
+def open_source(request: Request, prepared: Prepared) -> DataSource | None:
+    """The samples that the request names, or None where it names none."""
+    if request.data is not None:
+        source = open_data(request.data, prepared.inputs, request.config)
+    elif request.random_data:
+        source = random_data(prepared.inputs)
+        prepared.ctx.warn(
+            "random-data", "calibrated on random data: latency and placement are meaningful, accuracy is not"
+        )
+    elif request.config is not None and request.config.data:
+        source = open_data(None, prepared.inputs, request.config)
+    else:
+        return None
+    for text in source.warnings:
+        prepared.ctx.warn("data", text)
+    return source
+
+
+def collect(request: Request, prepared: Prepared, source: DataSource, progress: Progress | None = None) -> Calibration:
+    """Run the samples through the optimized float graph."""
+    options = request.options
+    wide = {name for name, dtype in options.dtypes.items() if dtype == "int16"}
+    samples: Iterable[dict[str, np.ndarray]] = source
+    if progress is not None:
+        samples = progress(source, source.samples)
+    everything = options.template == "int16"
+    tensors = calibrate_graph(
+        prepared.graph,
+        samples,
+        options.observer,
+        options.observer_options,
+        wide=lambda name: everything or name in wide,
+        threads=request.threads,
+    )
+    weights = {
+        op.input(1).name: ([float(v) for v in np.abs(per_channel(op)).max(1)], weight_axis(op))
+        for op in prepared.graph
+        if with_weights(op) and op.input(1).elements
+    }
+    positive = {n: ([v if v > 0 else 1.0 for v in t], axis) for n, (t, axis) in weights.items()}
+    return Calibration(
+        prepared.model.sha256,
+        options.observer,
+        dict(options.observer_options),
+        source.samples,
+        source.digest(),
+        tensors,
+        positive,
+    )
+
+
+def ranges_of(request: Request, prepared: Prepared, progress: Progress | None = None) -> None:
+    """Fill the context's ranges: from the calibration file, from data, or assumed equal where there is neither.
+
+    Raises:
+        FileError: the calibration file belongs to another model or lacks tensors that are needed.
+    """
+    ctx = prepared.ctx
+    needed = [t.name for t in prepared.graph.tensors() if t.observer]
+    if request.calib is not None:
+        calibration = load_calibration(request.calib)
+        if calibration.model_sha256 != prepared.model.sha256:
+            raise FileError(
+                f"{request.calib} was made for another model (sha256 {calibration.model_sha256[:12]}...)",
+                want=f"a calibration of {request.model} (sha256 {prepared.model.sha256[:12]}...)",
+                hint="run `bpuc calibrate` on this model",
+            )
+        lacking = [n for n in needed if n not in calibration.tensors]
+        if lacking and request.data is None:
+            raise FileError(
+                f"{request.calib} has no threshold for tensor {lacking[0]}"
+                + (f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""),
+                hint="calibrate with the same --run-on-cpu, --input-shape options, or add --data to fill the gaps",
+            )
+        if lacking:
+            source = open_source(request, prepared)
+            assert source is not None
+            fresh = collect(request, prepared, source, progress)
+            _take(ctx.ranges, {n: fresh.tensors[n] for n in lacking})
+        _take(ctx.ranges, calibration.tensors)
+        ctx.weights = {n: np.asarray(t) for n, (t, _) in calibration.weights.items()}
+        asked = {n: t.dtype for n, t in calibration.tensors.items() if t.dtype == "int16" and n in needed}
+        ctx.calibrated_dtypes = asked
+        return
+    source = open_source(request, prepared)
+    if source is not None:
+        _take(ctx.ranges, collect(request, prepared, source, progress).tensors)
+        _tell_dead(prepared)
+        return
+    for name in needed:
+        ctx.ranges[name] = Range(-1.0, 1.0, 1.0, "none", assumed=True)
+    ctx.warn("no-data", "no data: all scales count as shared; rescales that only data can force are not in this result")
+
+
+def _take(ranges: dict[str, Range], found: dict[str, TensorRange] | object) -> None:
+    assert hasattr(found, "items")
+    for name, t in found.items():
+        ranges[name] = Range(t.low, t.high, t.threshold, t.observer)
+
+
+def _tell_dead(prepared: Prepared) -> None:
+    for tensor in prepared.graph.inputs:
+        seen = prepared.ctx.ranges.get(tensor.name)
+        if seen is not None and seen.low == seen.high:
+            prepared.ctx.warn(
+                "constant-input",
+                f"input {tensor.name} is {'zero' if seen.high == 0 else f'constant ({seen.high:g})'} in all samples",
+                tensor.name,
+            )

@@ -1,0 +1,60 @@
+"""``bpuc compile``: from a model to a program with its report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bpuc.base.errors import ConfigError
+from bpuc.flow.calibrate import Progress, ranges_of
+from bpuc.flow.prepare import Prepared, prepare
+from bpuc.flow.report import build_report
+from bpuc.flow.request import Request, make_request
+from bpuc.lower import lower
+from bpuc.passkit import Stage, run_pipeline
+from bpuc.perf.cost import rescale_us
+from bpuc.plugins import pipeline
+from bpuc.program import Program
+
+
+@dataclass
+class Compiled:
+    """The program (its report inside) and the graph that it came from."""
+
+    program: Program
+    prepared: Prepared
+
+
+def compile_model(request: Request, progress: Progress | None = None) -> Compiled:
+    """Import, optimize, calibrate where needed, place, quantize, lower.
+
+    Raises:
+        ConfigError: no march, or an option that does not fit the model. ModelError, DataError, FileError: their fault.
+    """
+    if request.march is None:
+        raise ConfigError("no march was named", hint="--march bayes-e, or model_parameters.march in the YAML file")
+    prepared = prepare(request)
+    ranges_of(request, prepared, progress)
+    ctx, graph, target = prepared.ctx, prepared.graph, prepared.ctx.need_target()
+    rows = prepared.passes
+    rows += run_pipeline(graph, pipeline("place"), ctx, dump_dir=request.dump_dir, first=len(rows))
+    rows += run_pipeline(
+        graph, pipeline("quantize"), ctx, start=Stage.PLACED, dump_dir=request.dump_dir, first=len(rows)
+    )
+    for r in ctx.rescales:
+        r.latency_us = rescale_us(r.elements, 1, target)
+    for a in ctx.avoided:
+        a.latency_us = rescale_us(ctx.avoided_elements[a.node, a.tensor], 1, target)
+    program = lower(graph, target.march)
+    program.report = build_report(graph, ctx, prepared.model, rows)
+    return Compiled(program, prepared)
+
+
+def compile_for_perf(model: str, march: str | None, options: Mapping[str, Any]) -> Program:
+    """A program for the sake of its latency: no data, all scales assumed equal.
+
+    Args:
+        options: option -> value as `make_request` takes them.
+    """
+    return compile_model(make_request(model, march, **options)).program

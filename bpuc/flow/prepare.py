@@ -1,0 +1,82 @@
+"""Import and optimize a model: the float graph that calibration runs and compile quantizes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bpuc.base.errors import ConfigError, did_you_mean
+from bpuc.base.files import write_atomic
+from bpuc.data import InputSpec
+from bpuc.flow.request import Request
+from bpuc.frontend.onnx_export import export_float
+from bpuc.frontend.onnx_import import ImportedModel, import_model
+from bpuc.ir import Graph
+from bpuc.passkit import PassContext, run_pipeline
+from bpuc.plugins import get_target, pipeline
+
+
+@dataclass
+class Prepared:
+    """The optimized float graph, and what was found on the way."""
+
+    model: ImportedModel
+    graph: Graph
+    ctx: PassContext
+    inputs: list[InputSpec]
+    passes: list[dict[str, Any]] = field(default_factory=list)
+
+
+def prepare(request: Request) -> Prepared:
+    """Import the model, check that the options' names exist, and run the passes that hold for every march.
+
+    Raises:
+        ModelError: the model is at fault. ConfigError: an option names what the model does not have.
+    """
+    shapes = dict(request.input_shapes)
+    model = import_model(request.model, shapes, config_shapes(request))
+    graph = model.graph
+    graph.input_names = [t.name for t in graph.inputs]
+    inputs = [InputSpec(t.name, t.shape, t.dtype.value) for t in graph.inputs]
+    ctx = PassContext(options=request.options)
+    ctx.target = get_target(request.march) if request.march else None
+    for code, message, where in model.warnings:
+        ctx.warn(code, message, where)
+    for text in request.config.notes if request.config else ():
+        ctx.warn("config", text)
+    keep_stage(request, "original_float_model", graph)
+    names = {t.name for t in graph.tensors()}
+    _check_fixed_scales(graph, request, names)
+    passes = run_pipeline(graph, pipeline("optimize"), ctx, dump_dir=request.dump_dir)
+    ctx.fused = names - {t.name for t in graph.tensors()}
+    for name in request.options.fixed_scales:
+        if name in ctx.fused:
+            ctx.warn("fixed-scale", f"--fixed-scale {name}: {name} was fused away and keeps no scale of its own", name)
+    keep_stage(request, "optimized_float_model", graph)
+    return Prepared(model, graph, ctx, inputs, passes)
+
+
+def config_shapes(request: Request) -> Any:
+    """Input shapes of the YAML file, asked once the model's input names are known."""
+    return None if request.config is None else request.config.input_shapes
+
+
+def keep_stage(request: Request, stage: str, graph: Graph) -> None:
+    """Write one stage for ``--keep-stages`` as the vendor names it."""
+    if request.keep_stages is None:
+        return
+    folder: Path = request.keep_stages
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomic(
+        folder / f"{request.model.stem}_{stage}.onnx", export_float(graph).SerializeToString(deterministic=True)
+    )
+
+
+def _check_fixed_scales(graph: Graph, request: Request, names: set[str]) -> None:
+    for name in request.options.fixed_scales:
+        if name not in names:
+            raise ConfigError(
+                f"--fixed-scale {name}: the model {graph.name} has no tensor of that name",
+                hint=did_you_mean(name, sorted(names)),
+            )

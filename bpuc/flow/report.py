@@ -1,0 +1,105 @@
+"""report.json (schema "bpuc.report/1") from the compiled graph."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from bpuc import __version__
+from bpuc.frontend.onnx_import import ImportedModel
+from bpuc.ir import Graph, Op, Tensor
+from bpuc.lower.lower import report_op
+from bpuc.passkit import PassContext
+
+SCHEMA = "bpuc.report/1"
+
+
+def build_report(graph: Graph, ctx: PassContext, model: ImportedModel, passes: list[dict[str, Any]]) -> dict[str, Any]:
+    """All of report.json but the source path, which only the command knows."""
+    ops = sorted(graph, key=lambda op: op.segment)
+    groups = {name: g.id for g in ctx.groups for name in g.tensors}
+    return {
+        "schema": SCHEMA,
+        "bpuc": __version__,
+        "march": ctx.need_target().march,
+        "source": {"sha256": model.sha256, "opset": model.opset},
+        "inputs": [_port(name, t, _integers(graph, t)) for name, t in zip(graph.input_names, graph.inputs)],
+        "outputs": [_port(name, t, _source(graph, t)) for name, t in zip(graph.output_names, graph.outputs)],
+        "tensors": [_tensor(t, ctx, groups) for t in graph.tensors() if t.const is None or t.quant is not None],
+        "groups": [asdict(g) for g in ctx.groups],
+        "nodes": [_node(op) for op in ops],
+        "segments": _segments(ops),
+        "rescales": [{k: v for k, v in asdict(r).items() if k != "elements"} for r in ctx.rescales],
+        "warnings": [asdict(w) for w in dict.fromkeys(ctx.warnings)],
+        "avoided": [asdict(a) for a in ctx.avoided],
+        "passes": passes,
+    }
+
+
+def _integers(graph: Graph, tensor: Tensor) -> Tensor:
+    """The quantized twin of an input, or the input itself."""
+    return next((op.out for op in graph.consumers(tensor) if op.kind == "Quantize"), tensor)
+
+
+def _source(graph: Graph, tensor: Tensor) -> Tensor:
+    """The integers behind an output, or the output itself."""
+    producer = graph.producer(tensor)
+    return producer.input(0) if producer is not None and producer.kind == "Dequantize" else tensor
+
+
+def _port(name: str, tensor: Tensor, integers: Tensor) -> dict[str, Any]:
+    return {"name": name, "shape": list(tensor.shape), "dtype": tensor.dtype.value, "scale": _scale(integers)}
+
+
+def _scale(tensor: Tensor) -> float | list[float] | None:
+    if tensor.quant is None:
+        return None
+    return tensor.quant.scale[0] if len(tensor.quant.scale) == 1 else list(tensor.quant.scale)
+
+
+def _tensor(tensor: Tensor, ctx: PassContext, groups: dict[str, int]) -> dict[str, Any]:
+    quant, seen = tensor.quant, ctx.ranges.get(tensor.name)
+    threshold: float | list[float] | None = None
+    if quant is not None and len(quant.scale) == 1:
+        threshold = quant.threshold
+    elif quant is not None and tensor.const is not None:
+        threshold = [s * 127 for s in quant.scale]
+    elif quant is not None and seen is not None:
+        threshold = seen.threshold
+    observer = seen.observer if seen is not None and quant is not None else None
+    if tensor.name in ctx.options.fixed_scales and quant is not None:
+        observer = "fixed"
+    return {
+        "name": tensor.name,
+        "shape": list(tensor.shape),
+        "dtype": (quant.dtype if quant is not None else tensor.dtype).value,
+        "scale": _scale(tensor),
+        "axis": None if quant is None or len(quant.scale) == 1 else quant.axis,
+        "qmax": None if quant is None else 127 if tensor.const is not None else quant.dtype.qmax,
+        "threshold": threshold,
+        "observer": observer,
+        "group": groups.get(tensor.name),
+        "constant": tensor.const is not None,
+    }
+
+
+def _node(op: Op) -> dict[str, Any]:
+    return {
+        "name": op.name,
+        "op": report_op(op),
+        "device": op.device,
+        "segment": op.segment,
+        "inputs": [t.name for t in op.inputs if t is not None],
+        "outputs": [t.name for t in op.outputs],
+        "onnx_nodes": list(op.origin),
+        "dtype": op.outputs[0].dtype.value,
+        "reason": op.reason,
+    }
+
+
+def _segments(ops: list[Op]) -> list[dict[str, Any]]:
+    found: dict[int, dict[str, Any]] = {}
+    for op in ops:
+        row = found.setdefault(op.segment, {"id": op.segment, "device": op.device, "nodes": []})
+        row["nodes"].append(op.name)
+    return list(found.values())

@@ -1,0 +1,140 @@
+"""What the user asked for, from the command line and the YAML file together; the command line wins."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from bpuc.base.errors import ConfigError
+from bpuc.config import Config, load_config
+from bpuc.passkit import CompileOptions
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Request:
+    """One calibrate, compile, check or perf: the model, where its data come from, and the options.
+
+    march may be None (calibrate needs none). data: None where none was named."""
+
+    model: Path
+    march: str | None
+    config: Config | None
+    data: Path | None
+    calib: Path | None
+    random_data: bool
+    options: CompileOptions
+    input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    threads: int | None = None
+    dump_dir: Path | None = None
+    keep_stages: Path | None = None
+
+
+def make_request(
+    model: str | None,
+    march: str | None = None,
+    config: str | None = None,
+    *,
+    data: str | None = None,
+    calib: str | None = None,
+    random_data: bool = False,
+    observer: str | None = None,
+    observer_opt: Sequence[str] = (),
+    dtype: Sequence[str] = (),
+    fixed_scale: Sequence[str] = (),
+    run_on_cpu: Sequence[str] = (),
+    run_on_bpu: Sequence[str] = (),
+    input_shape: Sequence[str] = (),
+    share_scales: str | None = None,
+    max_bits_lost: float | None = None,
+    template: str | None = None,
+    threads: int | None = None,
+    dump_dir: str | None = None,
+    keep_stages: str | None = None,
+) -> Request:
+    """Merge the options of a command with its configuration file.
+
+    Raises:
+        ConfigError: no model anywhere, or an option that cannot be read.
+    """
+    c = load_config(config) if config else None
+    path = Path(model) if model else c.model if c else None
+    if path is None:
+        raise ConfigError("no model was named", hint="give MODEL.onnx, or model_parameters.onnx_model in the YAML file")
+    dtypes = dict(c.dtypes) if c else {}
+    for node in c.node_dtypes if c else ():
+        if node.side == "output":
+            dtypes.setdefault(node.node, node.dtype)
+    dtypes |= dict(_pair(d, "--dtype") for d in dtype)
+    fixed = dict(c.fixed_scales) if c else {}
+    fixed |= {name: _scale(name, value) for name, value in (_pair(f, "--fixed-scale") for f in fixed_scale)}
+    name = observer or (c.observer if c and c.observer else None) or "percentile"
+    settings: dict[str, str | float] = {}
+    if c and (observer is None or observer == c.observer):
+        settings |= c.observer_options
+    settings |= dict(_pair(o, "--observer-opt") for o in observer_opt)
+    _check_observer(name, settings)
+    options = CompileOptions(
+        dtypes=dtypes,
+        fixed_scales=fixed,
+        cpu=(*(c.run_on_cpu if c else ()), *run_on_cpu),
+        bpu=(*(c.run_on_bpu if c else ()), *run_on_bpu),
+        share_scales=_first(share_scales, c.share_scales if c else None, "auto"),
+        max_bits_lost=_first(max_bits_lost, None, CompileOptions.max_bits_lost),
+        template=_first(template, c.template if c else None, "default"),
+        observer=name,
+        observer_options=settings,
+    )
+    return Request(
+        model=path,
+        march=march or (c.march if c else None),
+        config=c,
+        data=Path(data) if data else None,
+        calib=Path(calib) if calib else None,
+        random_data=random_data or bool(c and c.random_data and not data),
+        options=options,
+        input_shapes=dict(_shape(s) for s in input_shape),
+        threads=threads,
+        dump_dir=Path(dump_dir) if dump_dir else c.dump_dir if c else None,
+        keep_stages=Path(keep_stages) if keep_stages else c.keep_stages if c else None,
+    )
+
+
+def _first(*values: T | None) -> T:
+    return next(v for v in values if v is not None)
+
+
+def _pair(text: str, option: str) -> tuple[str, str]:
+    """NAME=VALUE; the name may hold '=' itself."""
+    name, separator, value = text.rpartition("=")
+    if not separator or not name or not value:
+        raise ConfigError(f"{option} {text}: cannot be read", want="NAME=VALUE")
+    return name, value
+
+
+def _scale(name: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or value <= 0:
+        raise ConfigError(f"--fixed-scale {name}={text}: this is no scale", want="a finite number above 0")
+    return value
+
+
+def _shape(text: str) -> tuple[str, tuple[int, ...]]:
+    name, separator, dims = text.rpartition(":")
+    parts = dims.replace(",", "x").lower().split("x")
+    if not separator or not name or not all(p.strip().lstrip("-").isdigit() for p in parts):
+        raise ConfigError(f"--input-shape {text}: cannot be read", want="NAME:1x3x224x224")
+    return name, tuple(int(p) for p in parts)
+
+
+def _check_observer(name: str, options: Mapping[str, Any]) -> None:
+    from bpuc.observe.registry import make_observer
+
+    make_observer(name, options)

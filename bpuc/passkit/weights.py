@@ -1,0 +1,43 @@
+"""Where an op keeps constant weights, and how they fall into output channels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bpuc.ir import Op
+from bpuc.ops.attrs import ConvAttrs
+
+_KINDS = ("Conv", "ConvTranspose", "MatMul", "Affine")
+
+
+def with_weights(op: Op) -> bool:
+    """Whether operand 1 is constant weights with one scale an output channel."""
+    weights = op.maybe(1)
+    return op.kind in _KINDS and weights is not None and weights.const is not None and not _is_batched(op)
+
+
+def _is_batched(op: Op) -> bool:
+    return op.kind == "MatMul" and (op.input(1).rank != 2 or op.input(0).const is not None)
+
+
+def weight_axis(op: Op) -> int:
+    """Axis of the weights that runs over output channels (for a grouped ConvTranspose: within the group)."""
+    return {"Conv": 0, "ConvTranspose": 1, "MatMul": 1, "Affine": 0}[op.kind]
+
+
+def per_channel(op: Op) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """The weights as float64 [output channels, everything else]."""
+    return by_channel(op, op.input(1).value().astype(np.float64))
+
+
+def by_channel(op: Op, w: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.dtype[Any]]:
+    """An array of the shape of the op's weights as [output channels, everything else]."""
+    if op.kind == "MatMul":
+        return w.T
+    if op.kind == "ConvTranspose":
+        groups = op.attrs.group if isinstance(op.attrs, ConvAttrs) else 1
+        grouped = w.reshape(groups, w.shape[0] // groups, w.shape[1], -1)
+        return grouped.transpose(0, 2, 1, 3).reshape(groups * w.shape[1], -1)
+    return w.reshape(w.shape[0], -1)
