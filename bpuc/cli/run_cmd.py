@@ -65,11 +65,15 @@ def read_npz(path: str) -> dict[str, Array]:
             if isinstance(z, np.ndarray):
                 raise DataError(f"{path} is a single array, not an .npz archive", want=want)
             with z:
-                return {name: z[name] for name in z.files}
+                arrays = {name: z[name] for name in z.files}
     except OSError as e:
         raise FileError(f"cannot read inputs {path}: {e.strerror or e}") from e
-    except (ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError, TypeError) as e:
+    except (ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as e:
         raise DataError(f"{path} is not a readable .npz file: {e}", want=want) from e
+    for name, array in arrays.items():
+        if not isinstance(array, np.ndarray):
+            raise DataError(f"{path} is not an .npz file: its entry '{name}' is no array", want=want)
+    return arrays
 
 
 class NpzSpool:

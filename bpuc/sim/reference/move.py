@@ -9,8 +9,8 @@ from bpuc.sim.reference.memory import Memory
 
 
 def move(ins: Move, m: Memory) -> None:
-    """See `bpuc.isa.Move`; a copy first, since source and target may overlap."""
-    m.write(ins.y, m.view(ins.x).copy())
+    """See `bpuc.isa.Move`; numpy copies first where source and target overlap."""
+    m.write(ins.y, m.view(ins.x))
 
 
 def fill(ins: Fill, m: Memory) -> None:

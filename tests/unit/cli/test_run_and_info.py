@@ -115,6 +115,11 @@ def test_what_is_no_npz_is_refused(binary, tmp_path, content):
         run(binary, str(tmp_path / "in.npz"), tmp_path / "o.npz")
 
 
+def test_a_zip_of_other_things_is_refused(binary, tmp_path):
+    with pytest.raises(DataError, match="'mimetype' is no array"):
+        run(binary, binary, tmp_path / "o.npz")
+
+
 def test_pickles_are_never_loaded(binary, tmp_path):
     np.savez(tmp_path / "in.npz", x=np.array([{"a": 1}], dtype=object))
     with pytest.raises(DataError):

@@ -52,6 +52,8 @@ def test_conv(bench, rng, requant, xs, ws, strides, pads, dilations, group, type
 
     plain = Conv(**common, y=bench.out(acc.shape, DType.INT32), lo=-(2**31), hi=2**31 - 1)
     assert np.array_equal(bench.run(plain), acc)
+    clamped = Conv(**common, y=bench.out(acc.shape, DType.INT32), lo=-4000, hi=3000)
+    assert np.array_equal(bench.run(clamped), np.clip(acc, -4000, 3000))
 
     scale = {"mult": bench.const(mult), "shift": bench.const(shift)}
     product = acc.astype(object) * mult.astype(object).reshape(column)
