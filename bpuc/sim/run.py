@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
@@ -116,5 +115,6 @@ def _engine(name: EngineName) -> Callable[..., Engine]:
         from bpuc.sim.reference import ReferenceEngine
 
         return ReferenceEngine
-    fast: Callable[..., Engine] = importlib.import_module("bpuc.sim.fast").FastEngine
-    return fast
+    from bpuc.sim.fast import FastEngine
+
+    return FastEngine
