@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bpuc.base.errors import ConfigError, did_you_mean
 from bpuc.support.facts import OpFacts
@@ -35,51 +35,60 @@ class Verdict:
 
 def supports(facts: OpFacts, target: Target, dtype: str = "int8") -> Verdict:
     """Judge one operator by the rules of one march, with activations of type `dtype` (``int8`` or ``int16``)."""
-    best: Verdict | None = None
-    for rule in target.rules.get(facts.op_type, ()):
-        reason, int16 = _judge(rule, facts, target, dtype)
-        verdict = Verdict(not reason, reason, rule.origin, int16 and target.int16_activations, rule.place == "manual")
-        if verdict.ok:
-            return verdict
-        # Of several alternatives the one for this rank says best what is wrong.
-        if best is None or (_rank_ok(rule, facts) and not _rank_ok(target.rules[facts.op_type][0], facts)):
-            best = verdict
-    if best is not None:
-        return best
-    reason = f"{facts.op_type} is not supported on the BPU of {target.march}: no row in the public operator list"
-    return Verdict(False, reason, "known", False, False)
+    outcomes = [_judge(rule, facts, target, dtype) for rule in target.rules.get(facts.op_type, ())]
+    if not outcomes:
+        reason = (
+            f"{facts.op_type} is not supported on the BPU of {target.march}: no BPU row in the public operator list"
+        )
+        return Verdict(False, reason, "known", False, False)
+    # Any alternative will do; where none does, the one that got furthest says best what is wrong.
+    best = next((o for o in outcomes if not o.reason), None) or max(outcomes, key=lambda o: o.passed)
+    return Verdict(not best.reason, best.reason, best.rule.origin, best.int16, best.rule.place == "manual")
 
 
-def _judge(rule: OpRule, facts: OpFacts, target: Target, dtype: str) -> tuple[str, bool]:
-    """(why not, or ""; whether int16 is possible)."""
+@dataclass(frozen=True)
+class _Outcome:
+    """What one rule says: why not ("" if it may), how many of its clauses held before, whether int16 is possible."""
+
+    rule: OpRule
+    reason: str
+    passed: int
+    int16: bool
+
+
+def _judge(rule: OpRule, facts: OpFacts, target: Target, dtype: str) -> _Outcome:
     op, march = facts.op_type, target.march
-    int16 = "int16" in rule.dtypes
+    int16 = "int16" in rule.dtypes and target.int16_activations
+
+    def outcome(reason: str, passed: int = 0) -> _Outcome:
+        return _Outcome(rule, reason, passed, int16)
+
     if rule.place == "cpu":
-        return f"{op} is not supported on the BPU of {march}: {rule.reason} ({rule.source})", False
+        return outcome(f"{op} is not supported on the BPU of {march}: {rule.reason} ({rule.source})")
     if not _rank_ok(rule, facts):
         low, high = rule.rank
-        return f"{op} on rank {_rank(facts)}: {march} takes rank {low}..{high} ({rule.source})", int16
-    for limit in (*target.general, *rule.limits):
+        return outcome(f"{op} on rank {_rank(facts)}: {march} takes rank {low}..{high} ({rule.source})")
+    for i, limit in enumerate((*target.general, *rule.limits), start=1):
         found = _broken(limit, facts, dtype)
         if found:
-            return f"{op} {found}: {march} takes {limit.reason} ({limit.source})", int16
+            return outcome(f"{op} {found}: {march} takes {limit.reason} ({limit.source})", i)
+    passed = 1 + len(target.general) + len(rule.limits)
     if rule.like:
-        outcomes = [_judge(r, facts, target, dtype) for r in target.rules[rule.like]]
-        return next((o for o in outcomes if not o[0]), outcomes[0])
+        # The rank has been judged above; rules for rank 5 and more alone are another operator's business.
+        others = [replace(r, rank=rule.rank) for r in target.rules[rule.like] if r.rank[0] <= 4]
+        outcomes = [_judge(r, facts, target, dtype) for r in others]
+        best = next((o for o in outcomes if not o.reason), None) or max(outcomes, key=lambda o: o.passed)
+        return replace(best, rule=rule, passed=passed + best.passed)
     if dtype == "int16" and not target.int16_activations:
-        return f"{op} in int16: {march} has no int16 activations", False
+        return outcome(f"{op} in int16: {march} has no int16 activations ({target.notes.get('int16', '')})", passed)
     if dtype not in rule.dtypes:
-        return f"{op} in {dtype}: {march} takes {' or '.join(rule.dtypes)} ({rule.source})", int16
-    return _judge_parts(rule, facts, target, dtype, int16)
-
-
-def _judge_parts(rule: OpRule, facts: OpFacts, target: Target, dtype: str, int16: bool) -> tuple[str, bool]:
-    for part in chain_parts(rule, facts) if facts.op_type == "Table" else part_facts(rule, facts):
+        return outcome(f"{op} in {dtype}: {march} takes {' or '.join(rule.dtypes)} ({rule.source})", passed)
+    for part in chain_parts(rule, facts) if op == "Table" else part_facts(rule, facts):
         verdict = supports(part, target, dtype)
         int16 = int16 and verdict.int16
         if not verdict.ok:
-            return f"{facts.op_type} needs {part.op_type}, and {verdict.reason}", int16
-    return "", int16
+            return outcome(f"{op} needs {part.op_type}, and {verdict.reason}", passed)
+    return outcome("", passed)
 
 
 def _rank_ok(rule: OpRule, facts: OpFacts) -> bool:

@@ -46,6 +46,8 @@ def part_facts(rule: OpRule, facts: OpFacts) -> list[OpFacts]:
 
 def _normalized_axes(facts: OpFacts) -> tuple[int, ...] | None:
     rank = len(main_shape(facts))
+    if facts.op_type.endswith("Normalization") and "axes" in facts.attrs:
+        return tuple(int(a) % rank for a in facts.attrs["axes"])
     if facts.op_type == "LayerNormalization":
         axis = int(facts.attrs.get("axis", -1))
         return tuple(range(axis + rank if axis < 0 else axis, rank))

@@ -310,6 +310,15 @@ def reduced(facts: OpFacts, _dtype: str, args: Args) -> str | None:
 
 
 @predicate
+def vector_axis(facts: OpFacts, _dtype: str, _args: Args) -> str | None:
+    """The axis is the last one of a tensor of rank 1 or 2, whose last axis holds channels."""
+    rank = len(views.main_shape(facts))
+    return (
+        None if rank <= 2 and views.axis_of(facts) == 3 else f"axis {facts.attrs.get('axis', 'default')} of rank {rank}"
+    )
+
+
+@predicate
 def equal_split(facts: OpFacts, _dtype: str, _args: Args) -> str | None:
     """All parts have one shape."""
     shapes = [o.shape for o in facts.outputs]

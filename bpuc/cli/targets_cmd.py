@@ -1,0 +1,83 @@
+"""``bpuc targets``: the marches, and for one of them its hardware numbers, operators and limits."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from bpuc.base.errors import ConfigError
+from bpuc.cli import ui
+from bpuc.plugins import get_target, targets
+from bpuc.report.plain import table
+from bpuc.support import describe
+from bpuc.target.model import Target
+
+
+@click.command("targets", epilog="Example: bpuc targets bayes-e --json bayes-e.json")
+@click.argument("march", metavar="[M]", required=False)
+@ui.json_option
+def command(march: str | None, json_to: str | None) -> None:
+    """List the marches; with M, its hardware numbers and operators, each with where it comes from.
+
+    A number is known (public), fitted (to published measurements), derived (from known facts) or assumed.
+    """
+    width = max(60, min(shutil.get_terminal_size((100, 24)).columns, 140))
+    if march is None:
+        known = targets()
+        value: Any = {"schema": "bpuc.targets/1", "targets": [describe.summary(t) for t in known.values()]}
+        ui.emit(_overview(list(known.values()), width), value, json_to)
+        return
+    targets()  # a broken description is another fault than an unknown name
+    try:
+        target = get_target(march)
+    except ConfigError as e:
+        raise click.BadParameter("; ".join(s for s in (e.message, e.want, e.hint) if s), param_hint="M") from e
+    ui.emit(_one(target, width), describe.as_json(target), json_to)
+
+
+def _overview(known: Sequence[Target], width: int) -> str:
+    rows = []
+    for s in map(describe.summary, known):
+        advertised = f"{s['advertised_tops']:g}" if s["advertised_tops"] else "-"
+        numbers = [str(s["cores"]), f"{s['clock_mhz']:g}", s["int16"], f"{s['peak_tops']:.3g}", advertised]
+        rows.append([s["march"], ", ".join(s["chips"]), *numbers])
+    head = ["march", "chips", "cores", "MHz", "int16", "model TOPS", "advertised"]
+    grid = table(head, rows, [False, False, True, True, False, True, True], width)
+    note = "model TOPS: most that the latency model allows on all cores, int8, an estimate. `bpuc targets M` says more."
+    return "\n".join([grid, "", *textwrap.wrap(note, width)])
+
+
+def _one(target: Target, width: int) -> str:
+    parts = [
+        f"{target.march} ({', '.join(target.chips)}): {target.description}",
+        f"int16: {describe.int16_words(target)}; {target.notes.get('int16', '')}",
+        "\nHardware numbers of the estimate",
+    ]
+    rows = [[name, _number(q.value), q.unit, f"{q.origin}: {q.source}"] for name, q in target.hardware.items()]
+    indent = [max((len(r[c]) for r in rows), default=0) for c in range(3)]
+    for name, value, unit, origin in rows:
+        lead = f"  {name:{indent[0]}}  {value:>{indent[1]}} {unit:{indent[2]}}  "
+        parts += _hang(lead, origin, width)
+    general = "; ".join(limit.reason for limit in target.general)
+    parts += ["\nOperators", *_hang("  ", f"Every BPU operator takes {general}.", width)]
+    for ops, line in describe.grouped(describe.lines(target)):
+        where = f"{line.where} {line.dtypes}".strip()
+        parts += _hang("  ", f"{', '.join(ops)}: {where}. {line.text} ({line.origin})", width)
+    parts.append("\nScales")
+    for ops, rule in describe.scale_groups(target):
+        parts += _hang("  ", f"{', '.join(ops)}: {rule.rule}. {rule.reason} ({rule.origin}: {rule.source})", width)
+    return "\n".join(parts)
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if value == int(value) else f"{value:g}"
+
+
+def _hang(lead: str, text: str, width: int) -> list[str]:
+    """`text` behind `lead`, wrapped, later lines indented: under the text where half of the width is left for it."""
+    later = " " * (len(lead) if lead.strip() and len(lead) <= width // 2 else 6)
+    return textwrap.wrap(text, width, initial_indent=lead, subsequent_indent=later, break_on_hyphens=False)
