@@ -1,0 +1,71 @@
+"""Files appear whole or not at all."""
+
+import os
+import stat
+
+import pytest
+
+from bpuc.base.errors import FileError
+from bpuc.base.files import atomic_file, read_bytes, write_atomic
+
+
+def test_new_and_replaced(tmp_path):
+    path = tmp_path / "x"
+    write_atomic(path, "häuser")
+    assert path.read_bytes() == "häuser".encode()
+    write_atomic(path, b"new")
+    assert path.read_bytes() == b"new"
+    assert [p.name for p in tmp_path.iterdir()] == ["x"]
+
+
+@pytest.mark.parametrize("fault", [ValueError, KeyboardInterrupt, SystemExit])
+def test_a_fault_leaves_the_old_file_and_nothing_else(tmp_path, fault):
+    path = tmp_path / "x"
+    path.write_bytes(b"old")
+
+    def write():
+        with atomic_file(path) as f:
+            f.write(b"half")
+            raise fault
+
+    with pytest.raises(fault):
+        write()
+    assert path.read_bytes() == b"old"
+    assert [p.name for p in tmp_path.iterdir()] == ["x"]
+
+
+def test_the_old_file_stands_until_the_end(tmp_path):
+    path = tmp_path / "x"
+    path.write_bytes(b"old")
+    with atomic_file(path) as f:
+        f.write(b"new")
+        f.flush()
+        assert path.read_bytes() == b"old"
+    assert path.read_bytes() == b"new"
+
+
+def test_permissions_follow_the_umask(tmp_path):
+    before = os.umask(0o027)
+    try:
+        write_atomic(tmp_path / "x", b"")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == 0o640
+
+
+@pytest.mark.parametrize("path", ["/dev/null", ".", "nowhere/x", "a\0b"])
+def test_impossible_paths_are_refused(tmp_path, monkeypatch, path):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileError, match="cannot write"):
+        write_atomic(path, b"x")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_a_file_error(tmp_path):
+    with pytest.raises(FileError, match="No space left"), atomic_file(tmp_path / "x"):
+        raise OSError(28, "No space left on device")
+
+
+def test_reading_says_what_the_file_should_have_been(tmp_path):
+    with pytest.raises(FileError, match=r"cannot read the model .*No such file"):
+        read_bytes(tmp_path / "none", "the model")
