@@ -34,8 +34,8 @@ class Lines:
         self.mistakes: list[Mistake] = []
         self._lines: dict[Path, int] = {}
         self._walked = 0
-        loader = yaml.SafeLoader(text)
         try:
+            loader = yaml.SafeLoader(text)
             node = loader.get_single_node()
             if node is not None:
                 self._walk(node, (), frozenset())
@@ -44,8 +44,8 @@ class Lines:
             mark = getattr(e, "problem_mark", None)
             message = getattr(e, "problem", None) or getattr(e, "reason", None) or str(e)
             self.mistakes.append(Mistake(mark.line + 1 if mark else 1, "", f"this is no YAML: {message}"))
-        finally:
-            loader.dispose()
+        except (ValueError, TypeError, AttributeError, RecursionError) as e:  # values that a tag or a type cannot have
+            self.mistakes.append(Mistake(1, "", f"this is no YAML that can be read: {e}"))
 
     def of(self, path: Path) -> int:
         """Line of the key at this path, or of the nearest key around it; 1 when there is none."""

@@ -70,7 +70,7 @@ def to_config(
 
 def _find(folder: Path, text: str) -> Path:
     """A path relative to the file's folder, or to the current one when it exists only there."""
-    beside = folder / Path(text).expanduser()
+    beside = folder / (Path(text).expanduser() if text.startswith("~/") else Path(text))
     return Path(text) if not beside.exists() and Path(text).exists() else beside
 
 

@@ -193,7 +193,12 @@ def _read_header(stream: IO[bytes]) -> Header:
     read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}.get(version)
     if read is None:
         raise ValueError(f"version {version[0]}.{version[1]} of the .npy format is not known")
-    header = Header(*read(stream))
+    try:
+        header = Header(*read(stream))
+    except DAMAGE:
+        raise
+    except Exception as e:  # the header is Python text, and its parser raises what it likes
+        raise ValueError(f"its header cannot be read: {e}") from e
     if header.dtype.hasobject:
         raise ValueError("it holds Python objects, which are not read from data files")
     return header

@@ -32,6 +32,8 @@ def open_data(
         ConfigError: the configuration does not fit the inputs.
     """
     from_config = path is None
+    if not inputs:
+        raise DataError("the model has no inputs, so that no data can be given to it")
     paths = tuple(config.data if config else ()) if path is None else (Path(path),)
     if not paths:
         raise DataError("no data were given", hint="use --data PATH, or cal_data_dir in the configuration")

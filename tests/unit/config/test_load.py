@@ -249,6 +249,7 @@ def test_paths_are_those_beside_the_file_before_those_of_the_current_folder(load
     assert load(text).model == Path("m.onnx")
     (tmp_path / "m.onnx").touch()
     assert load(text).model == tmp_path / "m.onnx"
+    assert load("model_parameters: {onnx_model: ./~m.onnx}").model == tmp_path / "~m.onnx"
     assert load("model_parameters: {onnx_model: none.onnx}").model == tmp_path / "none.onnx"
     assert load(f"model_parameters: {{onnx_model: {elsewhere / 'm.onnx'}}}").model == elsewhere / "m.onnx"
 
@@ -307,6 +308,10 @@ def test_one_mistake_has_its_place_and_hint_apart(load, tmp_path):
         ("model_parameters:\n  march: [bayes", ["no YAML", ":2"]),
         ("model_parameters:\n\tmarch: bayes", ["no YAML", ":2"]),
         ("model_parameters: *nothing", ["no YAML", "undefined alias"]),
+        ("model_parameters: {march: !!timestamp x}", ["no YAML"]),
+        ("model_parameters: {march: 2020-99-99}", ["no YAML"]),
+        ("model_parameters: {march: 'a\0b'}", ["no YAML"]),
+        ("model_parameters: " + "[" * 5000, ["no YAML"]),
         ("model_parameters: {march: !!python/object/apply:os.getcwd []}", ["no YAML"]),
         ("model_parameters:\n  march: a\n  march: b", ["march", "line 2 already", ":3"]),
         ("model_parameters: {march: [a]}", ["march", "a list"]),

@@ -216,6 +216,9 @@ def test_damaged_files(tmp_path, save):
     refused(path, X, "damaged")
     (tmp_path / "t.npy").write_bytes(b"nor this an array")
     refused(tmp_path / "t.npy", X, "t.npy", "damaged")
+    np.save(tmp_path / "t.npy", ramp(4, 1, 3, 8, 8))
+    (tmp_path / "t.npy").write_bytes((tmp_path / "t.npy").read_bytes().replace(b"8), }", b"8),((("))
+    refused(tmp_path / "t.npy", X, "t.npy", "damaged", "header")
 
 
 @pytest.mark.parametrize(("rows", "word"), [(2, "more bytes"), (9, "ends too early")])
@@ -232,6 +235,10 @@ def test_paths_that_hold_no_data(tmp_path):
     refused(tmp_path / "nothing.npz", X, "nothing.npz", kind=FileError)
     (tmp_path / "d.txt").write_text("1 2 3")
     refused(tmp_path / "d.txt", X, "d.txt", ".npz", kind=BpucError)
+
+
+def test_a_model_without_inputs(save):
+    refused(save(x=ramp(2)), (), "no inputs")
 
 
 def test_random_data():
