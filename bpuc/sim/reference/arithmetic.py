@@ -92,5 +92,7 @@ def finish(acc: Array, ins: Accumulates, operands: tuple[Ref, Ref], axis: int, m
     check_product(total, mult)
     total = total * mult
     if ins.res is not None and ins.res_mult is not None:
-        total = total + m.view(ins.res).astype(np.int64) * vector(ins.res_mult)
+        res, res_mult = m.view(ins.res).astype(np.int64), vector(ins.res_mult)
+        check_product(res, res_mult)
+        total = total + res * res_mult
     m.write(ins.y, requantize(total, 1, vector(ins.shift), ins.lo, ins.hi))

@@ -94,6 +94,16 @@ def test_an_int8_accumulator_must_stay_int32(bench, bias, fits):
             bench.run(ins)
 
 
+def test_a_residual_product_must_stay_int64(bench):
+    ins = Conv(
+        op=0, x=bench.put([[[[1]]]], np.int8), w=bench.const([[[[1]]]], np.int8), mult=bench.const([1], np.int32),
+        shift=bench.const([1], np.int32), res=bench.put([[[[-128]]]], np.int8), res_mult=bench.const([1 << 56]),
+        y=bench.out((1, 1, 1, 1)), strides=(1, 1), pads=(0,) * 4, dilations=(1, 1), group=1, lo=-128, hi=127,
+    )  # fmt: skip
+    with pytest.raises(ValueError, match="leaves int64"):
+        bench.run(ins)
+
+
 TRANSPOSED = [
     # x, w, strides, pads, dilations, group, output_padding
     ((1, 3, 4, 5), (3, 2, 3, 3), (2, 2), (1, 1, 1, 1), (1, 1), 1, (0, 0)),
