@@ -62,6 +62,8 @@ class Hardware:
     ddr_gb_per_s: float
     sram_bytes: float
     channel_align: float
+    channel_block: float
+    spill_slope: float
     tiles: float
     prefetch_ops: float
     instruction_us: float

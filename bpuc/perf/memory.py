@@ -14,9 +14,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bpuc.isa import Device, Ref, Space
+from bpuc.isa import Device, Eltwise, Lut, Ref, Rescale, Space
 from bpuc.perf.hardware import Hardware
 from bpuc.program import Program
+
+_POINTWISE = (Eltwise, Lut, Rescale)
 
 
 @dataclass
@@ -61,37 +63,42 @@ class _Stay:
     size: float
     enters: bool  # from DDR
     leaves: bool  # to DDR
+    streams: bool  # never whole: handed on piece by piece to the one instruction behind its writer
 
 
 def plan_memory(program: Program, hw: Hardware) -> MemoryPlan:
     """Count the DDR traffic of every instruction of a program."""
+    return place_values(program, *find_values(program), hw)
+
+
+def place_values(program: Program, values: list[Value], producers: list[list[int]], hw: Hardware) -> MemoryPlan:
+    """`plan_memory` with the values already found: they do not depend on the hardware."""
     n = len(program.instructions)
-    values, producers = find_values(program)
     segment = _bpu_segments(program)
-    stays = [s for v in values for s in _stays(v, segment, hw)]
+    stays = [s for v in values for s in _stays(v, program, segment, hw)]
     edges = np.zeros(n + 2)
     for s in stays:
-        if s.last > s.first:
+        if s.last > s.first and not s.streams:
             edges[s.first] += s.size
             edges[s.last + 1] -= s.size
     live = np.cumsum(edges)
+    operands = [[(*x.span, stored_bytes(x, hw)) for x in i.reads() if x.space is Space.ARENA] for i in program.instructions]
     traffic = [Traffic() for _ in range(n)]
     spilled = np.zeros(n + 2)
     for s in stays:
-        share = _share(float(live[s.first : s.last + 1].max()), hw.sram_bytes) if s.last > s.first else 0.0
+        at_home = s.streams or s.last == s.first
+        share = 0.0 if at_home else _share(float(live[s.first : s.last + 1].max()), hw)
         if s.first == s.value.born:
             traffic[s.first].stores += s.size * (1.0 if s.leaves else share)
         for r in s.value.readers:
             if s.first <= r <= s.last and r != s.value.born and r < n:
-                part = min(
-                    s.size, sum(stored_bytes(x, hw) for x in program.instructions[r].reads() if _meet(x, s.value))
-                )
+                part = min(s.size, sum(size for lo, hi, size in operands[r] if lo < s.value.hi and s.value.lo < hi))
                 traffic[r].loads += part * (1.0 if s.enters and r == s.first else share)
         spilled[s.first] += s.size * (1.0 if s.enters or s.leaves else share)
         spilled[s.last + 1] -= s.size * (1.0 if s.enters or s.leaves else share)
     for i, ins in enumerate(program.instructions):
         if segment[i] >= 0:
-            traffic[i].constants = sum(constant_bytes(r, hw) for r in ins.reads() if r.space is Space.CONST)
+            traffic[i].constants = sum(r.nbytes for r in ins.reads() if r.space is Space.CONST)
     return MemoryPlan(
         traffic,
         producers,
@@ -106,44 +113,50 @@ def find_values(program: Program) -> tuple[list[Value], list[list[int]]]:
     values = list(current)
     producers: list[list[int]] = []
     for i, ins in enumerate(program.instructions):
-        used = [v for v in current if any(_meet(r, v) for r in ins.reads())]
+        spans = [r.span for r in ins.reads() if r.space is Space.ARENA]
+        used = [v for v in current if any(lo < v.hi and v.lo < hi for lo, hi in spans)]
         for v in used:
             v.readers.append(i)
         producers.append(sorted({v.born for v in used if v.born >= 0}))
         for ref in ins.writes():
             new = Value(ref, i)
-            current = [v for v in current if not _ends(v, new)] + [new]
+            current = [v for v in current if v.hi <= new.lo or new.hi <= v.lo or _siblings(v, new)]
+            current.append(new)
             values.append(new)
     for port in program.outputs:
+        lo, hi = port.ref.span
         for v in current:
-            if _meet(port.ref, v):
+            if lo < v.hi and v.lo < hi:
                 v.readers.append(len(program.instructions))
     return values, producers
 
 
 def stored_bytes(ref: Ref, hw: Hardware) -> float:
-    """Bytes of a view in DDR or on chip, its channels padded to the alignment of the machine.
+    """Bytes of a view as the machine stores it: its innermost axis padded to ``256 n + {0, 16, 32, 64, 128}`` bytes.
 
-    Channels are axis 1 of a rank above 3, else the last axis; up to four of them are stored as four.
+    The ladder is that of the X5's documents; ``channel_align`` is its first rung and ``channel_block`` its period. The
+    innermost axis is the channels (axis 1 of rank 4 and above) or the last axis, whichever needs less.
     """
     counted = [d if s else 1 for d, s in zip(ref.shape, ref.strides)]
     if not counted:
         return float(ref.dtype.itemsize)
-    channels = counted.pop(1 if len(counted) > 3 else -1) * ref.dtype.itemsize
-    block = 4 if channels <= 4 else hw.channel_align
-    return math.prod(counted) * math.ceil(channels / block) * block
+    dense = math.prod(counted)
+    axes = (1, -1) if len(counted) > 3 else (-1,)
+    return min(dense / counted[a] * _rung(counted[a] * ref.dtype.itemsize, hw) for a in axes) if dense else 0.0
 
 
-def constant_bytes(ref: Ref, hw: Hardware) -> float:
-    """Bytes of a constant in DDR; the output channels of weights are padded to the array's block."""
-    if len(ref.shape) < 2 or ref.dtype.itemsize > 2:
-        return float(ref.nbytes)
-    rest = ref.nbytes / max(ref.shape[0] if ref.strides[0] else 1, 1)
-    return rest * math.ceil(ref.shape[0] / hw.mac_out_block) * hw.mac_out_block if ref.strides[0] else rest
+def _rung(nbytes: int, hw: Hardware) -> float:
+    whole, rest = divmod(nbytes, hw.channel_block)
+    if rest == 0:
+        return nbytes
+    rung = hw.channel_align if nbytes > 4 else 4.0
+    while rung < rest:
+        rung *= 2
+    return whole * hw.channel_block + min(rung, hw.channel_block)
 
 
-def _share(peak: float, sram_bytes: float) -> float:
-    return max(0.0, 1.0 - sram_bytes / peak) if peak > 0 else 0.0
+def _share(peak: float, hw: Hardware) -> float:
+    return min(1.0, max(0.0, peak / hw.sram_bytes - 1.0) / hw.spill_slope) if hw.sram_bytes else 1.0
 
 
 def _bpu_segments(program: Program) -> list[int]:
@@ -155,29 +168,21 @@ def _bpu_segments(program: Program) -> list[int]:
     return owner
 
 
-def _stays(value: Value, segment: list[int], hw: Hardware) -> list[_Stay]:
+def _stays(value: Value, program: Program, segment: list[int], hw: Hardware) -> list[_Stay]:
     places: dict[int, list[int]] = {}
     for i in [value.born, *value.readers]:
         if 0 <= i < len(segment) and segment[i] >= 0:
             places.setdefault(segment[i], []).append(i)
     outside = any(i >= len(segment) or segment[i] < 0 for i in value.readers) or len(places) > 1
     size = stored_bytes(value.ref, hw)
+    alone = len(value.readers) == 1 and value.readers[0] == value.born + 1 and not outside
+    streams = alone and isinstance(program.instructions[value.readers[0]], _POINTWISE)
     return [
-        _Stay(value, at[0], at[-1], size, enters=at[0] != value.born, leaves=at[0] == value.born and outside)
+        _Stay(value, at[0], at[-1], size, at[0] != value.born, at[0] == value.born and outside, streams)
         for at in places.values()
     ]
 
 
-def _meet(ref: Ref, value: Value) -> bool:
-    if ref.space is not Space.ARENA:
-        return False
-    lo, hi = ref.span
-    return lo < value.hi and value.lo < hi
-
-
-def _ends(old: Value, new: Value) -> bool:
-    """Whether a write ends the life of what stood there. Interleaved parts of one tensor share a span and live on."""
-    if old.hi <= new.lo or new.hi <= old.lo:
-        return False
-    siblings = not old.dense and not new.dense and old.ref.strides == new.ref.strides and old.lo != new.lo
-    return not siblings
+def _siblings(a: Value, b: Value) -> bool:
+    """Interleaved parts of one tensor share a span; writing one does not end the life of the other."""
+    return not a.dense and not b.dense and a.ref.strides == b.ref.strides and a.lo != b.lo

@@ -37,7 +37,8 @@ HW = Hardware.of(target())
 def conv(cin, cout, size=8, kernel=3, group=1, dtype=DType.INT8):
     return Conv(
         op=0, x=dense(0, (1, cin, size, size), dtype), y=dense(0, (1, cout, size, size)),
-        w=dense(0, (cout, cin // group, kernel, kernel), space=Space.CONST), strides=(1, 1), pads=(1,) * 4, dilations=(1, 1), group=group, lo=0, hi=1,
+        w=dense(0, (cout, cin // group, kernel, kernel), space=Space.CONST),
+        strides=(1, 1), pads=(1,) * 4, dilations=(1, 1), group=group, lo=0, hi=1,
     )  # fmt: skip
 
 
