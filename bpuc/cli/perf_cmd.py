@@ -8,51 +8,27 @@ from typing import Any
 
 import click
 
-from bpuc.base.errors import did_you_mean
-from bpuc.base.files import check_writable, read_bytes, write_atomic
-from bpuc.cli import ui
+from bpuc.base.files import read_bytes, write_atomic
+from bpuc.cli import options, ui
 from bpuc.perf.gates import CONDITIONS, check_gates
-from bpuc.program import Program, load_program
+from bpuc.program import load_program
 
 _ZIP = b"PK\x03\x04"
 
 
-def _file(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:  # noqa: ARG001
-    """Refuse an impossible output path before any work."""
-    if value is not None:
-        check_writable(value)
-    return value
-
-
-def _march(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:  # noqa: ARG001
-    """An unknown march on the command line is a fault of usage."""
-    from bpuc.plugins import ALIASES, targets
-
-    if value is not None and ALIASES.get(value, value) not in targets():
-        hint = did_you_mean(value, [*targets(), *ALIASES])
-        raise click.BadParameter(f"unknown march {value!r}; {hint or 'one of ' + ', '.join([*targets(), *ALIASES])}")
-    return value
-
-
 @click.command("perf", epilog="Example: bpuc perf model.bpuc --html report.html --max-latency-ms 10")
-@click.argument("source", metavar="X.bpuc|MODEL.onnx")
-@click.option("--march", metavar="M", callback=_march, help="Target of a MODEL.onnx; a binary has its own.")
-@click.option("-c", "--config", metavar="CONFIG", help="YAML file; options of the command line win.")
-@click.option("--input-shape", multiple=True, metavar="NAME:DIMS", help="Fix a dynamic input, as in images:1x3x64x64.")
-@click.option("--dtype", multiple=True, metavar="NAME=int8|int16", help="Type of a tensor, a node or an op type.")
-@click.option("--run-on-cpu", multiple=True, metavar="NODE_OR_OPTYPE", help="Keep on the CPU.")
-@click.option("--run-on-bpu", multiple=True, metavar="NODE_OR_OPTYPE", help="Put on the BPU where its limits allow.")
-@click.option("--share-scales", type=click.Choice(["auto", "always", "never"]), help="As for compile.")
-@click.option("--html", "html_to", metavar="FILE", callback=_file, help="Write one self-contained page.")
-@click.option("--csv", "csv_to", metavar="FILE", callback=_file, help="Write one row an op.")
-@click.option("--trace", "trace_to", metavar="FILE", callback=_file, help="Write a Chrome/Perfetto trace.")
+@click.argument("source", metavar="X.bpuc|MODEL.onnx", required=False)
+@click.option("--march", metavar="M", callback=options.march, help="Target of a MODEL.onnx; a binary has its own.")
+@options.shared
+@click.option("--html", "html_to", metavar="FILE", callback=options.output, help="Write one self-contained page.")
+@click.option("--csv", "csv_to", metavar="FILE", callback=options.output, help="Write one row an op.")
+@click.option("--trace", "trace_to", metavar="FILE", callback=options.output, help="Write a Chrome/Perfetto trace.")
 @click.option("--top", type=click.IntRange(1), default=20, show_default=True, help="Slowest ops listed in the text.")
 @click.option("--max-latency-ms", type=click.FloatRange(0), metavar="N", help="Exit 3 when the estimate is above.")
 @click.option("--fail-on", multiple=True, type=click.Choice(CONDITIONS), help="Exit 3 when there is one.")
 @ui.json_option
 def command(
-    source: str,
-    march: str | None,
+    source: str | None,
     html_to: str | None,
     csv_to: str | None,
     trace_to: str | None,
@@ -60,21 +36,21 @@ def command(
     top: int,
     max_latency_ms: float | None,
     fail_on: tuple[str, ...],
-    **options: Any,
+    **given: Any,
 ) -> None:
     """Estimate the latency of a compiled binary, or of a model with no data at all, op by op.
 
     Nothing is measured: the estimate comes from the instructions and the hardware numbers of the target, which
     `bpuc targets M` lists with their origins.
     """
-    perf = estimate_source(source, march, options)
+    perf = estimate_source(source, **given)
     from bpuc.report.text import render_text
 
     ui.emit(render_text(perf, shutil.get_terminal_size().columns, top).rstrip("\n"), perf, json_to)
     if html_to:
-        from bpuc.report.html import render_html  # type: ignore[import-not-found, unused-ignore]
+        from bpuc.report.html import render_html
 
-        write_atomic(html_to, render_html(perf, Path(source).name))
+        write_atomic(html_to, render_html(perf, Path(source or perf["march"]).name))
     if csv_to:
         from bpuc.report.csvfile import render_csv
 
@@ -86,31 +62,25 @@ def command(
     check_gates(perf, max_latency_ms, fail_on)
 
 
-def estimate_source(source: str, march: str | None, options: dict[str, Any]) -> dict[str, Any]:
+def estimate_source(source: str | None, march: str | None, **given: Any) -> dict[str, Any]:
     """perf.json of a binary, or of a model compiled with no data for the sake of its latency.
 
     Raises:
-        click.UsageError: a model without a march, or a binary with another one.
+        click.UsageError: a binary for another march than the one asked for.
         BpucError: the file, the model or the configuration is at fault.
     """
     from bpuc.perf import estimate
     from bpuc.plugins import get_target
 
-    if is_binary(source):
+    if source is not None and is_binary(source):
         program = load_program(source)
         if march is not None and get_target(march).march != program.march:
             raise click.UsageError(f"{source} is compiled for {program.march}, not for {march}")
     else:
-        program = _compile(source, march, options)
+        from bpuc.flow.compile import compile_for_perf
+
+        program = compile_for_perf(source, march, given)
     return estimate(program, get_target(program.march))
-
-
-def _compile(model: str, march: str | None, options: dict[str, Any]) -> Program:
-    from bpuc.flow.compile import compile_for_perf  # type: ignore[import-not-found, unused-ignore]
-
-    given = {k: v for k, v in options.items() if v not in (None, ())}
-    program: Program = compile_for_perf(model, march, given)
-    return program
 
 
 def is_binary(path: str) -> bool:

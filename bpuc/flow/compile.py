@@ -51,7 +51,7 @@ def compile_model(request: Request, progress: Progress | None = None) -> Compile
     return Compiled(program, prepared)
 
 
-def compile_for_perf(model: str, march: str | None, options: Mapping[str, Any]) -> Program:
+def compile_for_perf(model: str | None, march: str | None, options: Mapping[str, Any]) -> Program:
     """A program for the sake of its latency: no data, all scales assumed equal.
 
     Args:

@@ -82,7 +82,9 @@ def place_values(program: Program, values: list[Value], producers: list[list[int
             edges[s.first] += s.size
             edges[s.last + 1] -= s.size
     live = np.cumsum(edges)
-    operands = [[(*x.span, stored_bytes(x, hw)) for x in i.reads() if x.space is Space.ARENA] for i in program.instructions]
+    operands = [
+        [(*x.span, stored_bytes(x, hw)) for x in i.reads() if x.space is Space.ARENA] for i in program.instructions
+    ]
     traffic = [Traffic() for _ in range(n)]
     spilled = np.zeros(n + 2)
     for s in stays:
