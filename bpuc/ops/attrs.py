@@ -230,8 +230,14 @@ class GatherAttrs(Attrs):
 
 @dataclass(frozen=True)
 class OnnxAttrs(Attrs):
-    """An ONNX node kept as it is (CPU only): its serialized NodeProto and the domains that it needs."""
+    """An ONNX node kept as it is (CPU only): its serialized NodeProto and the opsets that it was written for.
+
+    why: the reason for it having no op here. fields: its plain attributes by name (no tensors, no graphs).
+    Operands: those of the node, then the outer values that its subgraphs read (`captures`, their names in the node).
+    """
 
     proto: bytes
     opsets: tuple[tuple[str, int], ...]
     why: str = ""
+    fields: tuple[tuple[str, int | float | str | tuple[int | float | str, ...]], ...] = ()
+    captures: tuple[str, ...] = ()

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from bpuc.base.dtypes import DType
 from bpuc.ir import Attrs, Op, Tensor
 
 Shape = tuple[int, ...]
+Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class Behaviour(str, Enum):
@@ -48,10 +49,14 @@ class OnnxNode:
         assert tensor is not None, f"{self.name}: schema-checked operand {index} is absent"
         return tensor
 
-    def const(self, index: int) -> np.ndarray[Any, np.dtype[Any]] | None:
+    def const(self, index: int) -> Array | None:
         """The array of operand `index`, or None where it is absent or not constant."""
         tensor = self.inputs[index] if index < len(self.inputs) else None
         return None if tensor is None else tensor.const
+
+
+class Opaque(Exception):  # noqa: N818 - no error: a way out of `parse`
+    """Raised by `OpDef.parse`, before it builds anything: this form of the node has no op here; the text says why."""
 
 
 class Builder(Protocol):
@@ -60,39 +65,61 @@ class Builder(Protocol):
     def op(
         self, kind: str, attrs: Attrs, inputs: Sequence[Tensor | None], outputs: Sequence[Tensor], onnx_type: str = ""
     ) -> Op:
-        """Add an op that carries out the ONNX node at hand."""
+        """Add an op that carries out the ONNX node at hand, whose op type is the default of `onnx_type`."""
 
-    def const(self, array: np.ndarray[Any, np.dtype[Any]], name: str) -> Tensor:
-        """A constant; `name` is made unique."""
+    def const(self, array: Array | float, name: str) -> Tensor:
+        """A constant (a float: a float32 scalar); `name` is made unique."""
 
     def temp(self, shape: Shape, dtype: DType, name: str) -> Tensor:
         """An intermediate tensor; `name` is made unique."""
 
+    def alias(self, output: Tensor, source: Tensor) -> None:
+        """The node's output is nothing but `source`: no op is needed."""
+
 
 class Exporter(Protocol):
-    """What `OpDef.export` may call to write ONNX nodes (opset 17 or newer)."""
+    """What `OpDef.export` may call to write ONNX nodes."""
+
+    opset: int  # of the default domain, 18 or newer
 
     def node(self, op_type: str, inputs: Sequence[str], outputs: Sequence[str], **attrs: Any) -> None:
         """Append a node."""
 
-    def const(self, array: np.ndarray[Any, np.dtype[Any]], hint: str) -> str:
-        """An initializer; returns its name."""
+    def raw(self, proto: bytes, inputs: Sequence[str], outputs: Sequence[str], opset: int) -> None:
+        """Append a serialized NodeProto of that opset with other operand and result names."""
+
+    def operand(self, tensor: Tensor) -> str:
+        """The name of an operand; a constant becomes an initializer."""
+
+    def const(self, array: Array | float, hint: str) -> str:
+        """An initializer (a float: a float32 scalar); returns its name."""
 
     def temp(self, hint: str) -> str:
         """A new tensor name."""
 
 
 class OpDef(ABC):
-    """Declaration of one kind of op; instances are listed by `bpuc.ops.registry`."""
+    """Declaration of one kind of op; every module of this package lists its own in `DEFS`.
 
-    kind: ClassVar[str]
-    attrs: ClassVar[type[Attrs]]
-    onnx: ClassVar[tuple[str, ...]] = ()
-    behaviour: ClassVar[Behaviour]
+    onnx: the ONNX op types that `parse` takes.
+    """
 
-    def parse(self, node: OnnxNode, build: Builder) -> bool:
-        """Add the node to the graph; False where this form of it has no op here (it then stays an opaque ONNX op)."""
-        raise NotImplementedError
+    kind: str
+    attrs: type[Attrs]
+    onnx: tuple[str, ...] = ()
+    behaviour: Behaviour
+
+    def behaves(self, op: Op) -> Behaviour:  # noqa: ARG002 - for kinds whose behaviour hangs on the attributes
+        """What this op does with integers."""
+        return self.behaviour
+
+    def parse(self, node: OnnxNode, build: Builder) -> None:  # noqa: ARG002
+        """Add the node to the graph.
+
+        Raises:
+            Opaque: this form of the node has no op here; it then stays an opaque ONNX op.
+        """
+        raise Opaque(f"{node.op_type} is not imported")
 
     @abstractmethod
     def infer(self, op: Op) -> list[Shape]:

@@ -1,0 +1,1 @@
+"""Float execution of graphs."""

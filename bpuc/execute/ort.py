@@ -1,0 +1,63 @@
+"""Float execution through onnxruntime, with a look at any tensor; knows sessions and memory, not statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import onnxruntime as ort
+
+from bpuc.base.errors import DataError
+from bpuc.frontend.onnx_export import export_float
+from bpuc.ir import Graph
+from bpuc.ops.base import Array
+
+
+class FloatExecutor:
+    """One session for a graph and a set of tensors to look at.
+
+    Args:
+        graph: with float tensors.
+        taps: names of tensors, graph inputs among them.
+        threads: of onnxruntime; None leaves the choice to it.
+
+    Raises:
+        ModelError: a tap names no tensor.
+    """
+
+    def __init__(self, graph: Graph, taps: Sequence[str], threads: int | None = None):
+        self.inputs = {t.name: t for t in graph.inputs}
+        self.taps = tuple(dict.fromkeys(taps))
+        self._computed = [name for name in self.taps if name not in self.inputs]
+        options = ort.SessionOptions()
+        options.log_severity_level = 3
+        if threads is not None:
+            options.intra_op_num_threads = threads
+        model = export_float(graph, self._computed)
+        self._session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+    def run(self, feeds: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
+        """The tapped tensors of one sample, by name, in the order of `taps`; nothing is kept.
+
+        Args:
+            feeds: an array of the model's shape for every input; other float types are converted.
+
+        Raises:
+            DataError: an input is missing or has another shape.
+        """
+        given = {name: self._fed(name, feeds) for name in self.inputs}
+        results = self._session.run(self._computed, given) if self._computed else []
+        computed = dict(zip(self._computed, results))
+        for name in self.taps:
+            yield name, given[name] if name in given else computed.pop(name)
+
+    def _fed(self, name: str, feeds: Mapping[str, Array]) -> Array:
+        tensor = self.inputs[name]
+        if name not in feeds:
+            raise DataError(f"there are no data for input '{name}'", want=f"an array of shape {list(tensor.shape)}")
+        array = np.asarray(feeds[name])
+        if array.shape != tensor.shape:
+            raise DataError(
+                f"input '{name}' has shape {list(array.shape)}", want=f"shape {list(tensor.shape)}", where=name
+            )
+        return array.astype(tensor.dtype.numpy, copy=False)

@@ -1,0 +1,160 @@
+"""Reading an ONNX file: the protobuf, its versions, its external data and its local functions; builds no graph."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
+
+from bpuc.base.errors import ModelError, did_you_mean
+from bpuc.base.files import read_bytes
+
+OLDEST_OPSET = 7
+HELP = "pass an ONNX model file, as torch.onnx.export or onnx.save write it"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model file that was read: every tensor carries its data, functions are inlined.
+
+    sha256: of the file, then of the external files in the order of their first use.
+    """
+
+    path: Path
+    model: ModelProto
+    opset: int
+    sha256: str
+
+
+def load(path: str | Path) -> Source:
+    """Read a model file.
+
+    Raises:
+        FileError: the file cannot be read.
+        ModelError: it is no ONNX model, of an unknown version, or its external data are missing, short or elsewhere.
+    """
+    path = Path(path)
+    data = read_bytes(path, "model")
+    model = ModelProto()
+    try:
+        model.ParseFromString(data)
+    except Exception as e:  # protobuf's DecodeError, whose module has no types
+        raise ModelError(f"{path} is no ONNX model, or a damaged one: {e}", where=str(path), hint=HELP) from e
+    if not data or not model.HasField("graph") or not model.graph.output:
+        what = "the file is empty" if not data else "it holds no graph with outputs"
+        raise ModelError(f"{path} is no ONNX model: {what}", where=str(path), hint=HELP)
+    if model.ir_version > onnx.IR_VERSION:
+        raise ModelError(
+            f"{path} has ir_version {model.ir_version}, newer than the installed onnx {onnx.__version__} knows",
+            where=str(path),
+            want=f"ir_version up to {onnx.IR_VERSION}",
+            hint="upgrade onnx, or export the model for an older version",
+        )
+    opset = _opset(path, model)
+    digest = hashlib.sha256(data)
+    _load_external(path, model, digest)
+    if opset < OLDEST_OPSET:
+        model, opset = _upgrade(path, model, opset)
+    if model.functions:
+        model = onnx.inliner.inline_local_functions(model)
+    return Source(path, model, opset, digest.hexdigest())
+
+
+def _opset(path: Path, model: ModelProto) -> int:
+    versions = {entry.domain or "ai.onnx": int(entry.version) for entry in model.opset_import}
+    newest = int(onnx.defs.onnx_opset_version())
+    opset = versions.get("ai.onnx")
+    if opset is None:
+        raise ModelError(f"{path} names no ONNX opset", where=str(path), want="an opset_import of the domain ai.onnx")
+    if not 1 <= opset <= newest:
+        raise ModelError(
+            f"{path} uses opset {opset}, which the installed onnx {onnx.__version__} does not know",
+            where=str(path),
+            want=f"opset {OLDEST_OPSET} to {newest}",
+            hint="upgrade onnx, or export the model for an older opset",
+        )
+    return opset
+
+
+def _upgrade(path: Path, model: ModelProto, opset: int) -> tuple[ModelProto, int]:
+    """The model in a newer opset, by ONNX's own converter."""
+    target = 13
+    try:
+        return onnx.version_converter.convert_version(model, target), target
+    except Exception as e:  # the converter raises whatever its C++ code throws
+        raise ModelError(
+            f"{path} uses opset {opset}, and converting it to {target} fails: {e}",
+            where=str(path),
+            want=f"opset {OLDEST_OPSET} or newer",
+            hint="export the model again for opset 13",
+        ) from e
+
+
+def tensors_of(graph: GraphProto) -> Iterator[TensorProto]:
+    """Every constant tensor of a graph and its subgraphs."""
+    yield from graph.initializer
+    for node in graph.node:
+        yield from tensors_of_node(node)
+
+
+def tensors_of_node(node: NodeProto) -> Iterator[TensorProto]:
+    """Every constant tensor in a node's attributes."""
+    for attribute in node.attribute:
+        if attribute.type == AttributeProto.TENSOR:
+            yield attribute.t
+        elif attribute.type == AttributeProto.TENSORS:
+            yield from attribute.tensors
+        elif attribute.type == AttributeProto.GRAPH:
+            yield from tensors_of(attribute.g)
+        elif attribute.type == AttributeProto.GRAPHS:
+            for graph in attribute.graphs:
+                yield from tensors_of(graph)
+
+
+def _load_external(path: Path, model: ModelProto, digest: hashlib._Hash) -> None:
+    """Read external tensors into the model; only files below the model's folder are read."""
+    files: dict[str, bytes] = {}
+    for tensor in tensors_of(model.graph):
+        if tensor.data_location != TensorProto.EXTERNAL:
+            continue
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        location = entries.get("location", "")
+        if location not in files:
+            files[location] = _external_file(path, tensor.name, location)
+            digest.update(files[location])
+        data = files[location]
+        try:
+            offset = int(entries.get("offset", 0))
+            length = int(entries.get("length", len(data) - offset))
+        except ValueError as e:
+            raise _external_error(path, tensor.name, location, f"its offset or length is no number ({e})") from e
+        if offset < 0 or length < 0 or offset + length > len(data):
+            reason = f"it ends at byte {len(data)}, needed are bytes {offset} to {offset + length}"
+            raise _external_error(path, tensor.name, location, reason)
+        tensor.raw_data = data[offset : offset + length]
+        tensor.data_location = TensorProto.DEFAULT
+        del tensor.external_data[:]
+
+
+def _external_file(path: Path, name: str, location: str) -> bytes:
+    folder = path.parent.resolve()
+    target = (folder / location).resolve()
+    if not location or not target.is_relative_to(folder) or target == folder:
+        raise _external_error(path, name, location, "it lies outside of the model's folder")
+    if not target.is_file():
+        near = did_you_mean(Path(location).name, sorted(p.name for p in folder.iterdir()))
+        raise _external_error(path, name, location, "there is no such file", near)
+    return read_bytes(target, "external data")
+
+
+def _external_error(path: Path, name: str, location: str, reason: str, hint: str | None = None) -> ModelError:
+    return ModelError(
+        f"the external data file '{location}' of {path} cannot be used: {reason}",
+        where=f"initializer '{name}'",
+        want="external data in a file below the model's folder, as long as the tensors need",
+        hint=hint or "keep the .onnx file and its data files together",
+    )

@@ -1,0 +1,95 @@
+"""Shapes and element types of a node's results, by ONNX's own inference, one node after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import onnx
+from onnx import NodeProto, OperatorSetIdProto, TensorProto, TypeProto
+
+from bpuc.base.errors import ModelError
+from bpuc.frontend.types import ELEMENT, tensor_proto, type_name, type_proto
+from bpuc.ir import Tensor
+
+# ops whose result's size is found in the values of their operands
+DATA_DEPENDENT = ("NonZero", "NonMaxSuppression", "Compress", "Unique", "StringSplit")
+SMALL = 4096  # elements of a constant that inference may want to see
+
+
+class Inference:
+    """Infers results; types of operands are kept, so that each is written once."""
+
+    def __init__(self, opset: int, ir_version: int):
+        self.opset = opset
+        self._imports: list[OperatorSetIdProto] = [onnx.helper.make_opsetid("", opset)]
+        self._ir_version = ir_version
+        self._types: dict[Tensor, TypeProto] = {}
+        self._data: dict[Tensor, TensorProto] = {}
+
+    def outputs(
+        self, node: NodeProto, name: str, inputs: Sequence[Tensor | None], outer: Mapping[str, Tensor]
+    ) -> list[tuple[int, tuple[int, ...]]]:
+        """(ONNX element type, shape) of each output.
+
+        Args:
+            node: the ONNX node.
+            name: how to call it in errors.
+            inputs: its operands.
+            outer: the values that its subgraphs read.
+
+        Raises:
+            ModelError: the operands do not fit, or a result has no static shape.
+        """
+        given = {n: t for n, t in zip(node.input, inputs) if t is not None} | dict(outer)
+        types = {n: self._type(t) for n, t in given.items()}
+        data = {n: self._constant(t) for n, t in given.items() if t.const is not None and t.elements <= SMALL}
+        schema = onnx.defs.get_schema(node.op_type, self.opset, "")
+        try:
+            found = onnx.shape_inference.infer_node_outputs(
+                schema, node, types, data, opset_imports=self._imports, ir_version=self._ir_version
+            )
+        except Exception as e:  # InferenceError, and whatever else the C++ code throws
+            raise ModelError(
+                f"the operands of node '{name}' ({node.op_type}) do not fit: {str(e).strip()}",
+                where=f"node '{name}'",
+                want=_operands(given),
+            ) from e
+        return [self._static(node, name, found.get(output), given) for output in node.output if output]
+
+    def _static(
+        self, node: NodeProto, name: str, proto: TypeProto | None, given: Mapping[str, Tensor]
+    ) -> tuple[int, tuple[int, ...]]:
+        where = f"node '{name}'"
+        if proto is not None and proto.WhichOneof("value") not in (None, "tensor_type"):
+            raise ModelError(f"node '{name}' ({node.op_type}) gives no tensor", where=where, want="tensors only")
+        tensor_type = None if proto is None else proto.tensor_type
+        if tensor_type is not None and tensor_type.HasField("shape"):
+            dims = [d.dim_value if d.HasField("dim_value") else -1 for d in tensor_type.shape.dim]
+            if all(d >= 0 for d in dims):
+                if tensor_type.elem_type not in ELEMENT:
+                    kind = type_name(tensor_type.elem_type)
+                    raise ModelError(f"node '{name}' ({node.op_type}) gives elements of type {kind}", where=where)
+                return tensor_type.elem_type, tuple(int(d) for d in dims)
+        variable = [n for n, t in given.items() if t.const is None]
+        reason = "it hangs on the values" if node.op_type in DATA_DEPENDENT else "it cannot be found without running it"
+        raise ModelError(
+            f"the result of node '{name}' ({node.op_type}) has no static shape: {reason} of "
+            f"{', '.join(map(repr, variable)) or 'its operands'}",
+            where=where,
+            want="shapes that are known before the model runs",
+            hint="end the model before this node (output_nodes), or do this step after the model",
+        )
+
+    def _type(self, tensor: Tensor) -> TypeProto:
+        if tensor not in self._types:
+            self._types[tensor] = type_proto(tensor)
+        return self._types[tensor]
+
+    def _constant(self, tensor: Tensor) -> TensorProto:
+        if tensor not in self._data:
+            self._data[tensor] = tensor_proto(tensor.value(), tensor.name)
+        return self._data[tensor]
+
+
+def _operands(given: Mapping[str, Tensor]) -> str:
+    return "operands that fit each other; here " + ", ".join(f"{n} {t.dtype}{list(t.shape)}" for n, t in given.items())

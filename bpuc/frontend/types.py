@@ -1,0 +1,103 @@
+"""Element types and attributes of ONNX in the terms of bpuc; half and double precision become float32."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import AttributeProto, GraphProto, NodeProto, TensorProto
+
+from bpuc.base.dtypes import DType
+from bpuc.ir import Tensor
+from bpuc.ops.base import Array
+
+FLOATS = (TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
+ELEMENT: dict[int, DType] = {
+    TensorProto.FLOAT: DType.FLOAT32,
+    TensorProto.INT8: DType.INT8,
+    TensorProto.INT16: DType.INT16,
+    TensorProto.INT32: DType.INT32,
+    TensorProto.INT64: DType.INT64,
+    TensorProto.UINT8: DType.UINT8,
+    TensorProto.UINT16: DType.UINT16,
+    TensorProto.UINT32: DType.UINT32,
+    TensorProto.UINT64: DType.UINT64,
+    TensorProto.BOOL: DType.BOOL,
+} | dict.fromkeys(FLOATS, DType.FLOAT32)
+ONNX_TYPE: dict[DType, int] = {dtype: element for element, dtype in ELEMENT.items() if element not in FLOATS}
+
+
+def type_name(element: int) -> str:
+    """ONNX's own name of an element type."""
+    try:
+        return str(TensorProto.DataType.Name(element))
+    except ValueError:
+        return f"number {element}"
+
+
+def array_of(tensor: TensorProto) -> Array:
+    """A constant's array, in float32 where it is of another floating type; values beyond float32 become its ends."""
+    array = onnx.numpy_helper.to_array(tensor)
+    if tensor.data_type in FLOATS:
+        if tensor.data_type == TensorProto.DOUBLE:
+            limit = np.finfo(np.float32).max
+            array = np.where(np.isfinite(array), np.clip(array, -limit, limit), array)
+        array = array.astype(np.float32)
+    return np.asarray(array)
+
+
+def tensor_proto(array: Array, name: str) -> TensorProto:
+    """A constant as ONNX stores it."""
+    return onnx.numpy_helper.from_array(np.ascontiguousarray(array).reshape(np.shape(array)), name)
+
+
+def type_proto(tensor: Tensor) -> onnx.TypeProto:
+    """A tensor's type and shape."""
+    return onnx.helper.make_tensor_type_proto(ONNX_TYPE[tensor.dtype], tensor.shape)
+
+
+def attributes(node: NodeProto) -> dict[str, Any]:
+    """A node's attributes by name: numbers, strings, lists of them; tensors and graphs as protobuf."""
+    found: dict[str, Any] = {}
+    for attribute in node.attribute:
+        value = onnx.helper.get_attribute_value(attribute)
+        if isinstance(value, bytes):
+            value = value.decode("utf-8", "replace")
+        elif attribute.type == AttributeProto.STRINGS:
+            value = [v.decode("utf-8", "replace") for v in value]
+        found[attribute.name] = value
+    return found
+
+
+def fields(values: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """The plain ones among a node's attributes, hashable."""
+    plain: list[tuple[str, Any]] = []
+    for name, value in sorted(values.items()):
+        if isinstance(value, (int, float, str)):
+            plain.append((name, value))
+        elif isinstance(value, (list, tuple)) and all(isinstance(v, (int, float, str)) for v in value):
+            plain.append((name, tuple(value)))
+    return tuple(plain)
+
+
+def to_float32(graph: GraphProto) -> None:
+    """Let nodes (not initializers, see `array_of`) of a graph and its subgraphs speak of float32 alone, in place."""
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.name in ("to", "dtype") and attribute.i in FLOATS and node.op_type != "QuantizeLinear":
+                attribute.i = TensorProto.FLOAT
+            elif attribute.type == AttributeProto.TENSOR and attribute.t.data_type in FLOATS:
+                attribute.t.CopyFrom(tensor_proto(array_of(attribute.t), attribute.t.name))
+            elif attribute.type == AttributeProto.GRAPH:
+                _subgraph_to_float32(attribute.g)
+
+
+def _subgraph_to_float32(graph: GraphProto) -> None:
+    to_float32(graph)
+    for tensor in graph.initializer:
+        if tensor.data_type in FLOATS:
+            tensor.CopyFrom(tensor_proto(array_of(tensor), tensor.name))
+    for info in (*graph.input, *graph.output, *graph.value_info):
+        if info.type.HasField("tensor_type") and info.type.tensor_type.elem_type in FLOATS:
+            info.type.tensor_type.elem_type = TensorProto.FLOAT
