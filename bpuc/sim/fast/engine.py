@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NoReturn
 
 import numpy as np
@@ -13,7 +14,9 @@ from bpuc.program import Program
 from bpuc.program.container import check_bounds
 from bpuc.sim.cpu import PartRunner
 from bpuc.sim.engine import Array
+from bpuc.sim.fast.graph import Graph
 from bpuc.sim.fast.kernels import MAKERS
+from bpuc.sim.fast.plans import Plan, plan
 from bpuc.sim.fast.storage import Access, Late, resolve
 
 _FAULTS = (ValueError, IndexError, TypeError, OverflowError, ZeroDivisionError, KeyError)
@@ -39,7 +42,9 @@ class FastEngine:
         self._parts = PartRunner(program.parts, threads)
         self._storage = resolve(program, tensors)
         self._dirty = [b for b in self._storage.buffers if b.dirty]
-        self._steps = [(a.at, self._step(a)) for a in self._storage.accesses]
+        self._threads = threads or os.cpu_count() or 1
+        self._readers = self._count_readers()
+        self._steps = list(self._plan())
 
     def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
         """One inference; see `Engine.run`."""
@@ -49,12 +54,12 @@ class FastEngine:
         for name, operand in storage.feeds.items():
             operand.store(np.asarray(feeds[name]).reshape(operand.ref.shape))
         seen = self._tap(-1)
-        for at, step in self._steps:
+        for start, stop, step in self._steps:
             try:
                 step()
             except _FAULTS as e:
-                self._fail(at, e)
-            if at in storage.taps:
+                self._fail(start, e)
+            for at in range(start, stop) if storage.taps else ():
                 seen |= self._tap(at)
         shapes = {p.name: p.shape for p in self._program.outputs}
         outputs = {n: np.array(o.load(), order="C").reshape(shapes[n]) for n, o in storage.outputs.items()}
@@ -62,6 +67,49 @@ class FastEngine:
 
     def _tap(self, at: int) -> dict[str, Array]:
         return {name: np.array(o.load(), order="C") for name, o in self._storage.taps.get(at, ())}
+
+    def _count_readers(self) -> dict[int, set[int]]:
+        """By number of a write, the instructions that read it; -1 stands for outputs and taps."""
+        readers: dict[int, set[int]] = {}
+        for a in self._storage.accesses:
+            for o in a.reads:
+                for s in o.sources:
+                    readers.setdefault(s, set()).add(a.at)
+        taps = [o for row in self._storage.taps.values() for _, o in row]
+        for o in (*self._storage.outputs.values(), *taps):
+            for s in o.sources:
+                readers.setdefault(s, set()).add(-1)
+        return readers
+
+    def _plan(self) -> Iterator[tuple[int, int, Step]]:
+        """Steps with the range of instructions that each carries out, runs of planned ones in one session."""
+        graph, start = Graph(), 0
+        for a in self._storage.accesses:
+            emit = self._try_plan(a)
+            if not graph.empty and (emit is None or not graph.takes(a.reads, a.writes)):
+                yield start, a.at, self._session(graph, start, a.at)
+                graph = Graph()
+            if emit is None:
+                yield a.at, a.at + 1, self._step(a)
+                continue
+            if graph.empty:
+                start = a.at
+            emit(graph)
+            graph.watch([o for _, o in self._storage.taps.get(a.at, ())])
+        if not graph.empty:
+            end = len(self._storage.accesses)
+            yield start, end, self._session(graph, start, end)
+
+    def _try_plan(self, a: Access) -> Plan | None:
+        try:
+            return plan(a)
+        except _FAULTS:  # operands that do not fit together: the kernel says so when it runs
+            return None
+
+    def _session(self, graph: Graph, start: int, stop: int) -> Step:
+        inside = set(range(start, stop))
+        wanted = {n for n in graph.made() if self._readers.get(n, set()) - inside}
+        return graph.session(self._threads, wanted)
 
     def _step(self, a: Access) -> Step:
         if isinstance(a.ins, CallOnnx):

@@ -1,0 +1,147 @@
+"""The end of Conv, ConvTranspose and MatMul in onnxruntime: from products to the stored value.
+
+Two ways. `Fused`: one QLinear node whose float32 requantization is certified for every channel. `Wide`: exact sums in
+int32 or float32, then float64, in which no step rounds: all terms are multiples of 2**-shift and their sum stays below
+2**53 of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bpuc.base.certificate import certified_scales
+from bpuc.base.dtypes import DType
+from bpuc.isa import Conv, ConvTranspose, MatMul
+from bpuc.sim.engine import Array
+from bpuc.sim.fast.arithmetic import EXACT, along
+from bpuc.sim.fast.graph import Graph, TensorProto
+from bpuc.sim.fast.storage import BIAS, Access, Operand
+
+INT32_MAX = (1 << 31) - 1
+_FIELDS = ("bias", "mult", "shift", "res_mult")
+
+
+@dataclass
+class Tail:
+    """The constants behind the sums, one a channel.
+
+    bound: int64 [C], no sum (without the bias) is larger in magnitude. view: y's shape inside the graph; axis: where
+    its channels are.
+    """
+
+    y: Operand
+    lo: int
+    hi: int
+    bias: Array
+    mult: Array | None
+    shift: Array | None
+    res: Operand | None
+    res_mult: Array | None
+    bound: Array
+    view: tuple[int, ...]
+    axis: int
+
+    @classmethod
+    def of(
+        cls, ins: Conv | ConvTranspose | MatMul, a: Access, bound: Array, view: tuple[int, ...], axis: int
+    ) -> Tail | None:
+        """None where constants are not constant or do not fit, or the accumulator could leave its width."""
+        channels = len(bound)
+        rows: dict[str, Array | None] = dict.fromkeys(_FIELDS)
+        for name in _FIELDS:
+            o = a.get(name)
+            if o is not None:
+                if not o.constant or o.ref.elements not in (1, channels):
+                    return None
+                rows[name] = np.broadcast_to(o.load().reshape(-1).astype(np.int64), (channels,))
+        bias = rows["bias"]
+        bias = np.zeros(channels, np.int64) if bias is None else bias
+        factors = (ins.a, ins.b) if isinstance(ins, MatMul) else (ins.x, ins.w)
+        narrow = all(r.dtype is DType.INT8 for r in factors)
+        if narrow and int((bound + np.abs(bias)).max()) > INT32_MAX:
+            return None
+        mult, shift = rows["mult"], rows["shift"]
+        res = a.get("res")
+        if rows["res_mult"] is None or res is None or mult is None:
+            rows["res_mult"] = res = None
+        if (mult is None) != (shift is None) or (res is not None and res.ref.shape != ins.y.shape):
+            return None
+        limits = ins.y.dtype
+        if not limits.qmin <= ins.lo <= ins.hi <= limits.qmax:
+            return None
+        return cls(a["y"], ins.lo, ins.hi, bias, mult, shift, res, rows["res_mult"], bound, view, axis)
+
+    def scales(self) -> Array | None:
+        """Certified float32 scales [C] for a QLinear node, or None."""
+        if self.mult is None or self.shift is None or self.res is not None or self.y.ref.dtype is not DType.INT8:
+            return None
+        scale, good = certified_scales(self.mult, self.shift, self.bound + np.abs(self.bias), self.lo, self.hi)
+        return scale if good.all() else None
+
+    def clamp(self, g: Graph, value: str) -> str:
+        """Clip a uint8 value where the clamp is narrower than its type."""
+        if self.lo == -128 and self.hi == 127:
+            return value
+        return g.node("Clip", value, g.constant(self.lo + BIAS, np.uint8), g.constant(self.hi + BIAS, np.uint8))
+
+    def exact(self) -> bool:
+        """Whether `wide` can be used: float64 holds every sum, or there is no multiplier."""
+        if self.mult is None or self.shift is None:
+            return self.y.ref.dtype is DType.INT32 and int((self.bound + np.abs(self.bias)).max()) <= INT32_MAX
+        if self.y.ref.dtype not in (DType.INT8, DType.INT16) or self.shift.min() < 1 or self.shift.max() > 62:
+            return False
+        mult = np.abs(self.mult.astype(np.float64))
+        total = (self.bound + np.abs(self.bias).astype(np.float64)) * mult + np.ldexp(129.0, self.shift)
+        if self.res is not None and self.res_mult is not None:
+            # twice: the value as stored, and the zero point taken off again
+            total += np.abs(self.res_mult.astype(np.float64)) * -2.0 * self.res.ref.dtype.qmin
+        return bool((total < EXACT).all())
+
+    def wide(self, g: Graph, parts: list[tuple[str, int]]) -> str:
+        """From exact sums to the stored value.
+
+        Args:
+            parts: tensors of y's shape in int32 or float32 with the power of two that each is to be multiplied by.
+        """
+        if self.mult is None or self.shift is None:
+            return self._accumulator(g, parts)
+        down = -self.shift
+        constant = self.bias * self.mult + (np.int64(1) << (self.shift - 1))
+        terms = []
+        for name, power in parts:
+            factor = np.ldexp(self.mult.astype(np.float64), down + power)
+            wide = g.node("Cast", name, to=TensorProto.DOUBLE)
+            terms.append(g.node("Mul", wide, self._vector(g, factor)))
+        if self.res is not None and self.res_mult is not None:
+            wide = g.node("Cast", g.read(self.res, self.view), to=TensorProto.DOUBLE)
+            terms.append(g.node("Mul", wide, self._vector(g, np.ldexp(self.res_mult.astype(np.float64), down))))
+            if self.res.ref.dtype is DType.INT8:
+                constant = constant - BIAS * self.res_mult
+        total = terms[0]
+        for t in terms[1:]:
+            total = g.node("Add", total, t)
+        if self.y.ref.dtype is DType.INT8:
+            # above zero a cast rounds down, so the clamp comes first and does for floor as well
+            constant = constant + (np.int64(BIAS) << self.shift)
+            total = g.node("Add", total, self._vector(g, np.ldexp(constant.astype(np.float64), down)))
+            low, high = g.constant(self.lo + BIAS, np.float64), g.constant(self.hi + BIAS + 0.5, np.float64)
+            return g.node("Cast", g.node("Clip", total, low, high), to=TensorProto.UINT8)
+        total = g.node("Add", total, self._vector(g, np.ldexp(constant.astype(np.float64), down)))
+        total = g.node("Clip", g.node("Floor", total), g.constant(self.lo, np.float64), g.constant(self.hi, np.float64))
+        return g.node("Cast", total, to=TensorProto.INT16)
+
+    def _vector(self, g: Graph, value: Array) -> str:
+        return g.constant(along(value, self.axis, len(self.view)), np.float64)
+
+    def _accumulator(self, g: Graph, parts: list[tuple[str, int]]) -> str:
+        (name, power), *more = parts
+        assert power == 0
+        assert not more
+        total = g.node("Cast", name, to=TensorProto.INT32)
+        if self.bias.any():
+            total = g.node("Add", total, g.constant(along(self.bias, self.axis, len(self.view)), np.int32))
+        if self.lo > -INT32_MAX - 1 or self.hi < INT32_MAX:
+            total = g.node("Clip", total, g.constant(self.lo, np.int32), g.constant(self.hi, np.int32))
+        return total
