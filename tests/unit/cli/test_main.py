@@ -102,3 +102,12 @@ def test_version_and_usage():
 def test_a_closed_pipe_is_no_drama():
     done = subprocess.run(f"{sys.executable} -m bpuc --help | true", shell=True, capture_output=True, text=True)
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("name", m.COMMANDS)
+def test_every_command_has_help_with_an_example(name):
+    from click.testing import CliRunner
+
+    result = CliRunner().invoke(m.cli, [name, "--help"])
+    assert result.exit_code == 0, result.exception
+    assert f"Example: bpuc {name}" in result.stdout
