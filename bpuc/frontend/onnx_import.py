@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,8 @@ from bpuc.ir import Attrs, Graph, Op, Tensor
 from bpuc.ops import registry
 from bpuc.ops.attrs import OnnxAttrs, UnaryAttrs
 from bpuc.ops.base import Array, OnnxNode, Opaque, Shape
+
+ShapeSource = Callable[[Sequence[str]], Mapping[str, Sequence[int]]]
 
 # constants of these may be infinite: a bound that never holds
 UNBOUNDED = frozenset({"Clip", "Min", "Max", "Where", "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "Equal"})
@@ -67,19 +69,21 @@ class ImportedModel:
 def import_model(
     path: str | Path,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
+    more_shapes: ShapeSource | None = None,
 ) -> ImportedModel:
     """Read an ONNX file.
 
     Args:
         path: of the file.
         input_shapes: static shapes by input name, where the file leaves them open.
+        more_shapes: the same from a source that must first know the model's inputs; `input_shapes` wins.
 
     Raises:
         FileError: the file cannot be read.
         ModelError: it cannot be compiled; the message names the node, tensor or initializer.
     """
     source = load(path)
-    importer = _Importer(source, input_shapes or {})
+    importer = _Importer(source, input_shapes or {}, more_shapes)
     importer.run()
     return ImportedModel(
         source.path, importer.graph, source.sha256, source.opset, importer.warnings, importer.quantized
@@ -89,7 +93,7 @@ def import_model(
 class _Importer:
     """Builds the graph node by node; it is the `Builder` that `OpDef.parse` talks to."""
 
-    def __init__(self, source: Source, shapes: Mapping[str, Sequence[int]]):
+    def __init__(self, source: Source, shapes: Mapping[str, Sequence[int]], more_shapes: ShapeSource | None):
         self.source, self.proto = source, source.model.graph
         self.graph = Graph(self.proto.name or "graph")
         self.warnings: Warnings = []
@@ -105,6 +109,8 @@ class _Importer:
         to_float32(self.proto)
         self._initializers()
         infos = [info for info in self.proto.input if info.name not in self.values]
+        if more_shapes is not None:
+            shapes = {**more_shapes([info.name for info in infos]), **shapes}
         for tensor in input_tensors(infos, shapes, self.warnings):
             self.values[tensor.name] = tensor
             self.graph.inputs.append(tensor)
