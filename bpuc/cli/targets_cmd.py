@@ -9,8 +9,7 @@ from typing import Any
 
 import click
 
-from bpuc.base.errors import ConfigError
-from bpuc.cli import ui
+from bpuc.cli import options, ui
 from bpuc.plugins import get_target, targets
 from bpuc.report.plain import table
 from bpuc.support import describe
@@ -18,7 +17,7 @@ from bpuc.target.model import Target
 
 
 @click.command("targets", epilog="Example: bpuc targets bayes-e --json bayes-e.json")
-@click.argument("march", metavar="[M]", required=False)
+@click.argument("march", metavar="[M]", required=False, callback=options.march)
 @ui.json_option
 def command(march: str | None, json_to: str | None) -> None:
     """List the marches; with M, its hardware numbers and operators, each with where it comes from.
@@ -31,11 +30,7 @@ def command(march: str | None, json_to: str | None) -> None:
         value: Any = {"schema": "bpuc.targets/1", "targets": [describe.summary(t) for t in known.values()]}
         ui.emit(_overview(list(known.values()), width), value, json_to)
         return
-    targets()  # a broken description is another fault than an unknown name
-    try:
-        target = get_target(march)
-    except ConfigError as e:
-        raise click.BadParameter("; ".join(s for s in (e.message, e.want, e.hint) if s), param_hint="M") from e
+    target = get_target(march)
     ui.emit(_one(target, width), describe.as_json(target), json_to)
 
 
