@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from bpuc.base.certificate import certifiable
 from bpuc.base.dtypes import DType
 from bpuc.base.rounding import quantize_multipliers, round_half_up
 from bpuc.ir import Op
@@ -114,8 +115,9 @@ def _tail(
             integers = np.clip(integers, -_INT32_MAX, _INT32_MAX)
         if integers.any():
             fields["bias"] = b.constant(integers.astype(np.int64 if wide else np.int32))
-    if not wide and weights is not None:
-        _check_accumulator(op, weights, integers)
+    bound = None if wide else _bound(op, weights, integers)
+    if bound is not None and weights is not None and int(bound.max(initial=0)) > _INT32_MAX:
+        raise refuse(op, f"its accumulator could reach {bound.max()}, beyond int32")
     if quant_of(y).dtype is DType.INT32:
         return fields
     residual = op.maybe(3)
@@ -124,6 +126,8 @@ def _tail(
         mult, shift = quantize_multipliers(real, max_shift=62 if residual is None else _RESIDUAL_SHIFT)
     except ValueError as e:
         raise refuse(op, f"the scale of {y.name} ({step_of(y):.3g}) is too small beside its operands: {e}") from e
+    if residual is None and bound is not None and quant_of(y).dtype is DType.INT8:
+        mult = certifiable(mult, shift, real, bound if bound.size == mult.size else np.full(1, bound.max()), lo, hi)
     fields["mult"] = b.constant(mult.astype(np.int32))
     fields["shift"] = b.constant(shift.astype(np.int32))
     if residual is not None:
@@ -133,9 +137,10 @@ def _tail(
     return fields
 
 
-def _check_accumulator(op: Op, weights: Array, bias: Array | None) -> None:
-    """No sum may leave int32, whatever the input; raises ModelError with the number where one could."""
-    sums = np.abs(by_channel(op, weights.astype(np.int64))).sum(1) * 128
-    worst = int((sums + (0 if bias is None else np.abs(bias))).max(initial=0))
-    if worst > _INT32_MAX:
-        raise refuse(op, f"its accumulator could reach {worst}, beyond int32")
+def _bound(op: Op, weights: Array | None, bias: Array | None) -> Array:
+    """The largest magnitude that the accumulator of each channel can have, whatever the input."""
+    if weights is None:
+        sums = np.array([op.input(0).shape[-1] * 128 * 128], np.int64)
+    else:
+        sums = np.abs(by_channel(op, weights.astype(np.int64))).sum(1) * 128
+    return np.asarray(sums if bias is None else sums + np.abs(bias))

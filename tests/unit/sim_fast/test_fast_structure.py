@@ -260,6 +260,18 @@ def test_an_accumulator_that_leaves_int32_is_an_error_in_both() -> None:
             engine(program).run(feeds)
 
 
+def test_a_residual_whose_product_leaves_int64_is_an_error_in_both() -> None:
+    b = Builder(18)
+    x = b.input("x", (1, 4, 8, 8))
+    y = b.conv(x, 4, (3, 3), res=x)
+    b.instructions[-1] = dataclasses.replace(b.instructions[-1], res_mult=b.const(np.full(4, 1 << 56), DType.INT64))
+    b.output("y", y)
+    feeds = {"x": np.full(x.shape, -128, np.int8)}
+    for engine in (ReferenceEngine, FastEngine):
+        with pytest.raises(FileError, match="leaves int64"):
+            engine(b.program()).run(feeds)
+
+
 def test_an_impossible_instruction_names_itself() -> None:
     b = Builder(16)
     x = b.input("x", (1, 4, 8, 8))

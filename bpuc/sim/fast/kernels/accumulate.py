@@ -11,7 +11,7 @@ import numpy.typing as npt
 from bpuc.base.dtypes import DType
 from bpuc.isa import Conv, ConvTranspose, MatMul
 from bpuc.sim.engine import Array
-from bpuc.sim.fast.arithmetic import EXACT, Requantizer, along
+from bpuc.sim.fast.arithmetic import EXACT, LIMIT, Requantizer, along
 from bpuc.sim.fast.kernels.window import taps
 from bpuc.sim.fast.storage import Access, Operand
 
@@ -137,7 +137,12 @@ def _finisher(ins: Conv | ConvTranspose | MatMul, a: Access, sums: Array, axis: 
     finish = Requantizer(mult, shift, ins.lo, ins.hi, along(bound, axis, rank), extra)
 
     def run(acc: Array) -> None:
-        more = None if res is None else res.load().astype(np.int64) * res_mult
-        y.store(finish(accumulator(acc), more))
+        total, more = accumulator(acc), None
+        if res is not None:
+            value = res.load().astype(np.int64)
+            if extra >= LIMIT and np.max(np.abs(value.astype(np.float64) * res_mult)) >= LIMIT:
+                raise ValueError("product of residual and multiplier leaves int64")
+            more = value * res_mult
+        y.store(finish(total, more))
 
     return run
