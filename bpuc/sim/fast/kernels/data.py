@@ -53,7 +53,7 @@ def quantize(ins: Quantize, a: Access) -> Callable[[], None]:
             steps += 0.5
             np.floor(steps, out=steps)
             np.clip(steps, ins.lo, ins.hi, out=steps)
-            if np.isnan(np.dot(flat := steps.reshape(-1), flat)):
+            if np.isnan(steps.sum()):
                 steps[np.isnan(steps)] = 0.0
             y.store(steps)
 
