@@ -57,7 +57,7 @@ class _Outcome:
 
 
 def _judge(rule: OpRule, facts: OpFacts, target: Target, dtype: str) -> _Outcome:
-    op, march = facts.op_type, target.march
+    op, march = _label(facts), target.march
     int16 = "int16" in rule.dtypes and target.int16_activations
 
     def outcome(reason: str, passed: int = 0) -> _Outcome:
@@ -83,12 +83,18 @@ def _judge(rule: OpRule, facts: OpFacts, target: Target, dtype: str) -> _Outcome
         return outcome(f"{op} in int16: {march} has no int16 activations ({target.notes.get('int16', '')})", passed)
     if dtype not in rule.dtypes:
         return outcome(f"{op} in {dtype}: {march} takes {' or '.join(rule.dtypes)} ({rule.source})", passed)
-    for part in chain_parts(rule, facts) if op == "Table" else part_facts(rule, facts):
+    for part in chain_parts(rule, facts) if facts.op_type == "Table" else part_facts(rule, facts):
         verdict = supports(part, target, dtype)
         int16 = int16 and verdict.int16
         if not verdict.ok:
             return outcome(f"{op} needs {part.op_type}, and {verdict.reason}", passed)
     return outcome("", passed)
+
+
+def _label(facts: OpFacts) -> str:
+    """The operator as a diagnostic names it; of a fused table also what it is made of."""
+    parts = dict.fromkeys(map(str, facts.attrs.get("parts", ()))) if facts.op_type == "Table" else ()
+    return f"{facts.op_type} ({', '.join(parts)})" if parts else facts.op_type
 
 
 def _rank_ok(rule: OpRule, facts: OpFacts) -> bool:
