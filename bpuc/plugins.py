@@ -109,3 +109,19 @@ def pipeline(phase: str) -> list[Pass]:
     if not found:
         raise ConfigError(f"no passes found for phase {phase!r}; run `pip install -e .`")
     return found
+
+
+def passes() -> dict[str, type[Pass]]:
+    """All pass classes by name.
+
+    Raises:
+        ConfigError: two passes claim one name.
+    """
+    found: dict[str, type[Pass]] = {}
+    for module in modules("bpuc.passes"):
+        for value in vars(module).values():
+            if isinstance(value, type) and issubclass(value, Pass) and value.__module__ == module.__name__:
+                other = found.setdefault(value.name, value)
+                if other is not value:
+                    raise ConfigError(f"pass {value.name!r} comes from {other.__module__} and from {module.__name__}")
+    return found

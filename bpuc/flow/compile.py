@@ -46,7 +46,7 @@ def compile_model(request: Request, progress: Progress | None = None) -> Compile
         r.latency_us = rescale_us(r.elements, 1, target)
     for a in ctx.avoided:
         a.latency_us = rescale_us(ctx.avoided_elements[a.node, a.tensor], 1, target)
-    program = lower(graph, target.march)
+    program = lower(graph, target.march, prepared.model.input_types)
     program.report = build_report(graph, ctx, prepared.model, rows)
     return Compiled(program, prepared)
 

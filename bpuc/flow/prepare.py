@@ -35,7 +35,7 @@ def prepare(request: Request) -> Prepared:
         ModelError: the model is at fault. ConfigError: an option names what the model does not have.
     """
     shapes = dict(request.input_shapes)
-    model = import_model(request.model, shapes, config_shapes(request))
+    model = import_model(request.model, shapes, request.config.input_shapes if request.config else None)
     graph = model.graph
     graph.input_names = [t.name for t in graph.inputs]
     inputs = [InputSpec(t.name, t.shape, t.dtype.value) for t in graph.inputs]
@@ -55,11 +55,6 @@ def prepare(request: Request) -> Prepared:
             ctx.warn("fixed-scale", f"--fixed-scale {name}: {name} was fused away and keeps no scale of its own", name)
     keep_stage(request, "optimized_float_model", graph)
     return Prepared(model, graph, ctx, inputs, passes)
-
-
-def config_shapes(request: Request) -> Any:
-    """Input shapes of the YAML file, asked once the model's input names are known."""
-    return None if request.config is None else request.config.input_shapes
 
 
 def keep_stage(request: Request, stage: str, graph: Graph) -> None:

@@ -64,6 +64,8 @@ class ImportedModel:
     opset: int
     warnings: Warnings = field(default_factory=list)
     quantized: dict[str, QuantInfo] = field(default_factory=dict)
+    # element types that the file gives its inputs, before everything became float32
+    input_types: dict[str, DType | None] = field(default_factory=dict)
 
 
 def import_model(
@@ -86,7 +88,13 @@ def import_model(
     importer = _Importer(source, input_shapes or {}, more_shapes)
     importer.run()
     return ImportedModel(
-        source.path, importer.graph, source.sha256, source.opset, importer.warnings, importer.quantized
+        source.path,
+        importer.graph,
+        source.sha256,
+        source.opset,
+        importer.warnings,
+        importer.quantized,
+        importer.input_types,
     )
 
 
@@ -111,6 +119,12 @@ class _Importer:
         infos = [info for info in self.proto.input if info.name not in self.values]
         if more_shapes is not None:
             shapes = {**more_shapes([info.name for info in infos]), **shapes}
+        half = onnx.TensorProto.FLOAT16
+        self.input_types = {
+            i.name: DType.FLOAT16 if e == half else ELEMENT.get(e)
+            for i in infos
+            for e in [i.type.tensor_type.elem_type]
+        }
         for tensor in input_tensors(infos, shapes, self.warnings):
             self.values[tensor.name] = tensor
             self.graph.inputs.append(tensor)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+from bpuc.base.dtypes import DType
 from bpuc.ir import Graph, Op, Tensor
 from bpuc.isa import Device
 from bpuc.lower.accumulate import lower_affine, lower_conv, lower_matmul
@@ -63,8 +64,11 @@ def has_lowering(op: Op) -> bool:
     return op.kind in _LOWER or get(op.kind).behaviour is Behaviour.MAPS
 
 
-def lower(graph: Graph, march: str) -> Program:
+def lower(graph: Graph, march: str, declared: Mapping[str, DType | None] | None = None) -> Program:
     """The program of a legal graph whose ops have segments.
+
+    Args:
+        declared: element types that the model file gives its inputs, where they differ from the graph's.
 
     Raises:
         ModelError: an op whose numbers no instruction can express (a scale out of range, an accumulator beyond int32).
@@ -93,7 +97,7 @@ def lower(graph: Graph, march: str) -> Program:
         constants=bytes(b.constants),
         parts=b.parts,
         inputs=[
-            Port(name, t.shape, b.memory.real(r), _integers(graph, t, name))
+            Port(name, t.shape, b.memory.real(r), _integers(graph, t, name), (declared or {}).get(name))
             for name, t, r in zip(graph.input_names, graph.inputs, inputs)
         ],
         outputs=[

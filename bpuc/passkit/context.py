@@ -25,7 +25,7 @@ class CompileOptions:
     cpu: tuple[str, ...] = ()
     bpu: tuple[str, ...] = ()
     share_scales: str = "auto"
-    max_bits_lost: float = 0.5
+    max_bits_lost: float = 1.0
     template: str = "default"
     observer: str = "percentile"
     observer_options: Mapping[str, str | float] = field(default_factory=dict)

@@ -112,7 +112,7 @@ def _unref(v: list[Any]) -> Ref:
 
 def _symbols(p: Program) -> dict[str, Any]:
     def port(x: Port) -> dict[str, Any]:
-        return {"name": x.name, "shape": list(x.shape), "ref": _ref(x.ref), "tensor": x.tensor}
+        return {"name": x.name, "shape": list(x.shape), "ref": _ref(x.ref), "tensor": x.tensor, "declared": x.declared}
 
     return {
         "inputs": [port(x) for x in p.inputs],
@@ -136,7 +136,8 @@ def _build(manifest: dict[str, Any], parts: dict[str, bytes], where: str) -> Pro
     s = json.loads(parts["symbols.json"])
 
     def port(d: dict[str, Any]) -> Port:
-        return Port(d["name"], tuple(d["shape"]), _unref(d["ref"]), d["tensor"])
+        declared = None if d["declared"] is None else DType(d["declared"])
+        return Port(d["name"], tuple(d["shape"]), _unref(d["ref"]), d["tensor"], declared)
 
     program = Program(
         march=manifest["march"],

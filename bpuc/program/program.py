@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from bpuc.base.dtypes import DType
 from bpuc.isa import Device, Instruction, Ref
 
 
@@ -14,12 +15,14 @@ class Port:
 
     ref: where the value lies, in the type that the model declares (float32 for images and logits).
     tensor: name of the `TensorSymbol` that holds its integers (what ``run --integers`` gives), else its own name.
+    declared: element type that the ONNX file gives an input; a run takes it besides the type of `ref`.
     """
 
     name: str
     shape: tuple[int, ...]
     ref: Ref
     tensor: str
+    declared: DType | None = None
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,7 @@ def _samples(port: Port, array: Array) -> int | None:
 
 
 def _converted(port: Port, array: Array) -> Array:
-    """`array` in the port's type: only where its kind is the same and every value survives."""
+    """`array` in the port's type: floats are rounded, integers must survive; nothing else becomes a float."""
     want = port.ref.dtype
     wrong = DataError(
         f"input '{port.name}' has type {array.dtype.name}",
@@ -97,10 +97,12 @@ def _converted(port: Port, array: Array) -> Array:
     if array.dtype.kind in "fc":
         _finite(port, array)
     if have is not want:
-        if not (have.is_float and want.is_float and have.itemsize > want.itemsize) and not _both_integers(have, want):
+        if have is port.declared or (have.is_float and want.is_float and have.itemsize > want.itemsize):
+            with np.errstate(over="ignore"):
+                return _finite_cast(port, array)
+        if not _both_integers(have, want):
             raise wrong
-        with np.errstate(over="ignore"):
-            narrow = array.astype(want.numpy)
+        narrow = array.astype(want.numpy)
         # a wrapped sign would survive the way back
         if not np.array_equal(narrow.astype(array.dtype), array) or not np.array_equal(narrow < 0, array < 0):
             raise DataError(
@@ -110,6 +112,13 @@ def _converted(port: Port, array: Array) -> Array:
             )
         array = narrow
     return np.ascontiguousarray(array, want.numpy)
+
+
+def _finite_cast(port: Port, array: Array) -> Array:
+    """A float array in the port's float type, rounded as a cast rounds; a value that becomes infinite is refused."""
+    cast = np.ascontiguousarray(array, port.ref.dtype.numpy)
+    _finite(port, cast)
+    return cast
 
 
 def _both_integers(a: DType, b: DType) -> bool:

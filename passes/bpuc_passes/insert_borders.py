@@ -19,7 +19,8 @@ class InsertBorders(Pass):
 
     name = "insert-borders"
     numerics = Numerics.EXACT
-    needs = Stage.QUANTIZED
+    needs = Stage.PLACED
+    gives = Stage.QUANTIZED
 
     def run(self, graph: Graph, ctx: PassContext) -> list[Change]:
         changes: list[Change] = []

@@ -24,7 +24,6 @@ class QuantizeWeights(Pass):
     name = "quantize-weights"
     numerics = Numerics.DECIDES
     needs = Stage.PLACED
-    gives = Stage.QUANTIZED
 
     def run(self, graph: Graph, ctx: PassContext) -> list[Change]:
         changes = []

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from report_samples import HOSTILE, bare, hostile, large, realistic
 
 from bpuc.report import values as v
 from bpuc.report.html import render_html
+from tests.report.report_samples import HOSTILE, bare, hostile, large, realistic
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 MAKERS = [realistic, large, hostile, bare]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from report_samples import build_report, realistic
 
 from bpuc.base.errors import ConfigError
 from bpuc.report.checktable import render_check
 from bpuc.report.explain import explain_placement, explain_rescales, explain_scales
+from tests.report.report_samples import build_report, realistic
 
 
 def flat(text: str) -> str:

@@ -11,12 +11,12 @@ import re
 from typing import Any
 
 import pytest
-from report_samples import HOSTILE, bare, hostile, large, realistic
 
 from bpuc.report import values as v
 from bpuc.report.html import render_html
 from bpuc.report.labels import LABELS
 from bpuc.report.view import KINDS, kind_of, parts, roofs
+from tests.report.report_samples import HOSTILE, bare, hostile, large, realistic
 
 MAKERS = {"realistic": realistic, "large": large, "hostile": hostile, "bare": bare}
 VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}

@@ -8,12 +8,12 @@ import json
 from itertools import pairwise
 
 import pytest
-from report_samples import HOSTILE, bare, hostile, large, realistic
 
 from bpuc.report.csvfile import COLUMNS, render_csv
 from bpuc.report.plain import width_of
 from bpuc.report.text import render_text
 from bpuc.report.trace import render_trace
+from tests.report.report_samples import HOSTILE, bare, hostile, large, realistic
 
 ALL = pytest.mark.parametrize("make", [realistic, large, hostile, bare])
 

@@ -7,7 +7,6 @@ import dataclasses
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from perf_samples import dense, target
 
 from bpuc.base.dtypes import DType
 from bpuc.isa import (
@@ -30,6 +29,7 @@ from bpuc.isa import (
 )
 from bpuc.perf.cost import compute_us, rescale_us
 from bpuc.perf.hardware import Hardware
+from tests.unit.perf.perf_samples import dense, target
 
 HW = Hardware.of(target())
 

@@ -6,12 +6,12 @@ import json
 
 import pytest
 from click.testing import CliRunner
-from perf_samples import chain
 
 from bpuc.base.errors import GateError
 from bpuc.cli.perf_cmd import command
 from bpuc.perf.gates import check_gates
 from bpuc.program import save_program
+from tests.unit.perf.perf_samples import chain
 
 
 def document(*ops):

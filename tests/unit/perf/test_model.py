@@ -9,7 +9,6 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from perf_samples import Builder, chain, dense, target
 
 from bpuc.base.dtypes import DType
 from bpuc.isa import Move
@@ -17,6 +16,7 @@ from bpuc.perf import estimate
 from bpuc.perf.hardware import Hardware
 from bpuc.perf.memory import stored_bytes
 from bpuc.program import OpSymbol, Program, Segment
+from tests.unit.perf.perf_samples import Builder, chain, dense, target
 
 
 def rows(perf):

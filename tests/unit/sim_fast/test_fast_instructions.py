@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from fast_build import Builder, part, turned
-from fast_check import same
 
 from bpuc.base.dtypes import DType
 from bpuc.isa import (
@@ -21,6 +19,8 @@ from bpuc.isa import (
     ResizeLinear,
     Softmax,
 )
+from tests.unit.sim_fast.fast_build import Builder, part, turned
+from tests.unit.sim_fast.fast_check import same
 
 I8, I16, I32 = DType.INT8, DType.INT16, DType.INT32
 

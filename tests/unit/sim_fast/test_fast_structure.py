@@ -6,8 +6,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-from fast_build import Builder, packed, part
-from fast_check import feeds_of, same
 
 from bpuc.base.dtypes import DType
 from bpuc.base.errors import FileError
@@ -16,6 +14,8 @@ from bpuc.program import Program
 from bpuc.sim.fast import FastEngine
 from bpuc.sim.fast.storage import resolve
 from bpuc.sim.reference import ReferenceEngine
+from tests.unit.sim_fast.fast_build import Builder, packed, part
+from tests.unit.sim_fast.fast_check import feeds_of, same
 
 
 def residual_net(seed: int = 0) -> Program:

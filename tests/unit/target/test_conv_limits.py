@@ -1,7 +1,8 @@
 """Limits of convolutions, pooling and matrix products, each held and broken by hand."""
 
 import pytest
-from target_samples import conv, op, tensor
+
+from tests.unit.target.target_samples import conv, op, tensor
 
 A224 = (1, 3, 224, 224)
 

@@ -1,7 +1,8 @@
 """Limits of element-wise operators, tables, softmax and normalizations."""
 
 import pytest
-from target_samples import op, tensor
+
+from tests.unit.target.target_samples import op, tensor
 
 MAP = (1, 64, 56, 56)
 

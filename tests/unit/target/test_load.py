@@ -1,11 +1,11 @@
 """What a target.toml must hold, and what is refused."""
 
 import pytest
-from target_samples import conv
 
 from bpuc.base.errors import ConfigError, FileError
 from bpuc.support.check import supports, validate
 from bpuc.target.load import load_target_toml
+from tests.unit.target.target_samples import conv
 
 HEAD = """
 schema = 1

@@ -1,9 +1,9 @@
 """Limits of reductions and data movement."""
 
 import pytest
-from target_samples import op, tensor
 
 from bpuc.support.facts import OpFacts
+from tests.unit.target.target_samples import op, tensor
 
 MAP = (1, 64, 56, 56)
 
