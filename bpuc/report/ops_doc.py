@@ -18,7 +18,8 @@ FOLDER = Path(__file__).parents[2] / "docs" / "supported-ops"
 _MADE = "<!-- Made by `python -m bpuc.report.ops_doc` from target.toml; edit that file, not this one. -->"
 _ORIGINS = (
     "An origin is *known* (stated in public), *fitted* (estimated from published measurements), *derived* (follows "
-    "from known facts) or *assumed*. The texts are those that `bpuc check` and the report print where a limit is broken."
+    "from known facts) or *assumed*. The texts are those that `bpuc check` and the report print where a limit is "
+    "broken."
 )
 
 
