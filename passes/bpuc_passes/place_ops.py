@@ -54,7 +54,9 @@ def facts_of(graph: Graph, op: Op) -> OpFacts:
         attrs = {**attrs, "fused_add": op.maybe(3) is not None}
     attrs = {**attrs, "feeds_output": any(t in graph.outputs for t in op.outputs)}
     inputs = tuple(None if t is None else of(t) for t in op.inputs)
-    return OpFacts(op.name, op.onnx_type, inputs, tuple(of(t) for t in op.outputs), attrs)
+    # An Affine may stem from a Mul, an Add or a BatchNormalization, and is none of them any more.
+    op_type = op.kind if op.kind == "Affine" else op.onnx_type
+    return OpFacts(op.name, op_type, inputs, tuple(of(t) for t in op.outputs), attrs)
 
 
 def _judge(graph: Graph, op: Op, target: Target) -> tuple[str, str]:

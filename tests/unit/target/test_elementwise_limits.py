@@ -47,6 +47,13 @@ def test_constant_operands(ask):
     assert "1CHW" in ask("bernoulli2", op("Mul", (2, 64, 8, 8), tensor((), 0.5))).reason
 
 
+def test_gain_and_offset_a_channel(ask):
+    gain = tensor((64,), True)
+    for march in ("bernoulli2", "bayes", "bayes-e", "nash-e"):
+        assert ask(march, op("Affine", MAP, gain, gain, axis=1)).ok
+    assert "2048 channels" in ask("bernoulli2", op("Affine", (1, 2049, 4, 4), gain, gain, axis=1)).reason
+
+
 def test_max_is_broadcast_on_one_side_on_bayes(ask):
     both = op("Max", (1, 64, 1, 1), (1, 1, 56, 56), out=MAP)
     assert ask("bayes-e", both).ok
