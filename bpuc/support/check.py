@@ -35,7 +35,12 @@ class Verdict:
 
 def supports(facts: OpFacts, target: Target, dtype: str = "int8") -> Verdict:
     """Judge one operator by the rules of one march, with activations of type `dtype` (``int8`` or ``int16``)."""
-    outcomes = [_judge(rule, facts, target, dtype) for rule in target.rules.get(facts.op_type, ())]
+    try:
+        outcomes = [_judge(rule, facts, target, dtype) for rule in target.rules.get(facts.op_type, ())]
+    except (IndexError, ValueError, ZeroDivisionError):
+        # Shape inference lets some malformed nodes pass; the CPU's kernel is the one to complain.
+        where = f"{facts.op_type} '{facts.name}' is not supported on the BPU of {target.march}"
+        return Verdict(False, f"{where}: its shapes and attributes do not fit together", "derived", False, False)
     if not outcomes:
         reason = (
             f"{facts.op_type} is not supported on the BPU of {target.march}: no BPU row in the public operator list"
