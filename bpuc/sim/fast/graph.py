@@ -55,6 +55,14 @@ class Graph:
     def reshape(self, value: str, shape: tuple[int, ...]) -> str:
         return self.node("Reshape", value, self.constant(shape, np.int64))
 
+    def channels_last(self, value: str) -> str:
+        """NCHW to NHWC; onnxruntime cancels neighbouring ones."""
+        return self.node("Transpose", value, perm=(0, 2, 3, 1))
+
+    def channels_first(self, value: str) -> str:
+        """NHWC to NCHW."""
+        return self.node("Transpose", value, perm=(0, 3, 1, 2))
+
     def read(self, operand: Operand, shape: tuple[int, ...] | None = None) -> str:
         """The value of an operand, in its own shape or another of as many elements."""
         made = self._values.get(operand.sources[0]) if len(operand.sources) == 1 else None

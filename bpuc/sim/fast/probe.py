@@ -102,12 +102,14 @@ def _probes(rng: np.random.Generator) -> Iterator[_Probe]:
     for kind, shapes in _SHAPES.items():
         for c, o, k, group, size in shapes:
             yield from _conv_probes(rng, kind, c, o, k, group, size)
-    for rows, k, n in ((1, 64, 40), (7, 100, 33)):
+    for rows, k, n in ((1, 64, 40), (7, 100, 33), (50, 576, 64)):
         yield from _matmul_probes(rng, rows, k, n)
     x = rng.integers(0, 256, (1, 5, 8, 9)).astype(np.uint8)
     wide = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
     best = np.max([wide[:, :, i : i + 8, j : j + 9] for i in range(3) for j in range(3)], axis=0)
-    yield "MaxPool", "MaxPool", [x], {"kernel_shape": (3, 3), "pads": (1, 1, 1, 1)}, best
+    attrs = {"domain": "com.microsoft", "kernel_shape": (3, 3), "pads": (1, 1, 1, 1), "strides": (1, 1)}
+    last, want = (np.ascontiguousarray(v.transpose(0, 2, 3, 1)) for v in (x, best))
+    yield "NhwcMaxPool", "NhwcMaxPool", [last], attrs, want
 
 
 def _conv_probes(
@@ -139,9 +141,12 @@ def _matmul_probes(rng: np.random.Generator, rows: int, k: int, n: int) -> Itera
     w[0, :, ::3] = np.where(w[0, :, ::3] < 0, -127, 127)
     acc = x @ w
     stored, right = (x + 128).astype(np.uint8), (w + 128).astype(np.uint8)
-    inputs = [stored, right, _MIDDLE, _MIDDLE]
     for fed in ((0,), (0, 1)):
+        inputs = [stored, right, _MIDDLE, _MIDDLE]
         yield "MatMulInteger", "MatMulInteger", list(map(np.asarray, inputs)), {"fed": fed}, acc.astype(np.int32)
+    inputs = [stored[0], w[0].astype(np.int8), _MIDDLE, np.int8(0)]
+    want = (x[0] @ w[0]).astype(np.int32)
+    yield "MatMulInteger signed", "MatMulInteger", list(map(np.asarray, inputs)), {}, want
     scale = np.float32(100 / np.abs(acc).max() * 1.3)
     inputs = [stored, _ONE, _MIDDLE, right, scale, _MIDDLE, _ONE, _MIDDLE]
     yield "QLinearMatMul", "QLinearMatMul", list(map(np.asarray, inputs)), {"fed": (0, 3)}, _requantized(acc, scale)

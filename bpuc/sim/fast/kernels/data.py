@@ -11,6 +11,8 @@ from bpuc.sim.engine import Array
 from bpuc.sim.fast.arithmetic import along
 from bpuc.sim.fast.storage import Access
 
+_PIECE = 1 << 15
+
 
 def move(ins: Move, a: Access) -> Callable[[], None]:
     """A strided copy; between buffers of one kind the stored bytes themselves."""
@@ -22,7 +24,28 @@ def move(ins: Move, a: Access) -> Callable[[], None]:
     if x.overlaps(y):
         return lambda: np.copyto(y.array, x.array.copy())
     source, target = x.array, y.array
-    return lambda: np.copyto(target, source)
+    thin = _thin_axis(ins.y.shape, ins.y.strides)
+    if thin is None:
+        return lambda: np.copyto(target, source)
+    lanes = [
+        (target[(slice(None),) * thin + (i,)], source[(slice(None),) * thin + (i,)]) for i in range(ins.y.shape[thin])
+    ]
+
+    def run() -> None:
+        for t, s in lanes:
+            np.copyto(t, s)
+
+    return run
+
+
+def _thin_axis(shape: tuple[int, ...], strides: tuple[int, ...]) -> int | None:
+    """An axis that numpy would run through innermost though it is short, as in a Resize by two or a DepthToSpace."""
+    steps = [(abs(s), i) for i, (n, s) in enumerate(zip(shape, strides)) if n > 1]
+    if len(steps) < 2:
+        return None
+    inner = min(steps)[1]
+    rest = [n for i, n in enumerate(shape) if i != inner]
+    return inner if shape[inner] < 8 <= max(rest) else None
 
 
 def fill(ins: Fill, a: Access) -> Callable[[], None]:
@@ -43,19 +66,27 @@ def quantize(ins: Quantize, a: Access) -> Callable[[], None]:
     x, y = a["x"], a["y"]
     inverse = reciprocal(ins.scale, ins.lo, ins.hi) if x.ref.dtype.value == "float32" else None
 
+    def steps_of(value: Array) -> Array:
+        if inverse is None:
+            steps = value.astype(np.float64) / ins.scale
+        else:
+            steps = np.multiply(value, inverse, dtype=np.float64)
+        steps += 0.5
+        np.floor(steps, out=steps)
+        np.clip(steps, ins.lo, ins.hi, out=steps)
+        if np.isnan(steps.sum()):
+            steps[np.isnan(steps)] = 0.0
+        return steps
+
     def run() -> None:
-        value = x.load()
+        value = x.load().reshape(-1)
+        fits = ins.y.dtype.qmin <= ins.lo and ins.hi <= ins.y.dtype.qmax
+        whole = np.empty(value.shape, ins.y.dtype.numpy if fits else np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
-            if inverse is None:
-                steps = value.astype(np.float64) / ins.scale
-            else:
-                steps = np.multiply(value, inverse, dtype=np.float64)
-            steps += 0.5
-            np.floor(steps, out=steps)
-            np.clip(steps, ins.lo, ins.hi, out=steps)
-            if np.isnan(steps.sum()):
-                steps[np.isnan(steps)] = 0.0
-            y.store(steps)
+            # pieces that stay in cache: memory would take longer than the arithmetic
+            for at in range(0, len(value), _PIECE):
+                whole[at : at + _PIECE] = steps_of(value[at : at + _PIECE])
+        y.store(whole.reshape(ins.y.shape))
 
     return run
 

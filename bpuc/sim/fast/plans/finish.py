@@ -99,24 +99,31 @@ class Tail:
             total += np.abs(self.res_mult.astype(np.float64)) * -2.0 * self.res.ref.dtype.qmin
         return bool((total < EXACT).all())
 
-    def wide(self, g: Graph, parts: list[tuple[str, int]]) -> str:
+    def wide(self, g: Graph, parts: list[tuple[str, int]], last: bool = False) -> str:
         """From exact sums to the stored value.
 
         Args:
             parts: tensors of y's shape in int32 or float32 with the power of two that each is to be multiplied by.
+            last: the sums have their channels last; so has then the result.
         """
+        axis = len(self.view) - 1 if last else self.axis
         if self.mult is None or self.shift is None:
-            return self._accumulator(g, parts)
+            return self._accumulator(g, parts, axis)
+
+        def vector(value: Array) -> str:
+            return g.constant(along(value, axis, len(self.view)), np.float64)
+
         down = -self.shift
         constant = self.bias * self.mult + (np.int64(1) << (self.shift - 1))
         terms = []
         for name, power in parts:
             factor = np.ldexp(self.mult.astype(np.float64), down + power)
             wide = g.node("Cast", name, to=TensorProto.DOUBLE)
-            terms.append(g.node("Mul", wide, self._vector(g, factor)))
+            terms.append(g.node("Mul", wide, vector(factor)))
         if self.res is not None and self.res_mult is not None:
-            wide = g.node("Cast", g.read(self.res, self.view), to=TensorProto.DOUBLE)
-            terms.append(g.node("Mul", wide, self._vector(g, np.ldexp(self.res_mult.astype(np.float64), down))))
+            res = g.read(self.res, self.view)
+            wide = g.node("Cast", g.channels_last(res) if last else res, to=TensorProto.DOUBLE)
+            terms.append(g.node("Mul", wide, vector(np.ldexp(self.res_mult.astype(np.float64), down))))
             if self.res.ref.dtype is DType.INT8:
                 constant = constant - BIAS * self.res_mult
         total = terms[0]
@@ -125,23 +132,20 @@ class Tail:
         if self.y.ref.dtype is DType.INT8:
             # above zero a cast rounds down, so the clamp comes first and does for floor as well
             constant = constant + (np.int64(BIAS) << self.shift)
-            total = g.node("Add", total, self._vector(g, np.ldexp(constant.astype(np.float64), down)))
+            total = g.node("Add", total, vector(np.ldexp(constant.astype(np.float64), down)))
             low, high = g.constant(self.lo + BIAS, np.float64), g.constant(self.hi + BIAS + 0.5, np.float64)
             return g.node("Cast", g.node("Clip", total, low, high), to=TensorProto.UINT8)
-        total = g.node("Add", total, self._vector(g, np.ldexp(constant.astype(np.float64), down)))
+        total = g.node("Add", total, vector(np.ldexp(constant.astype(np.float64), down)))
         total = g.node("Clip", g.node("Floor", total), g.constant(self.lo, np.float64), g.constant(self.hi, np.float64))
         return g.node("Cast", total, to=TensorProto.INT16)
 
-    def _vector(self, g: Graph, value: Array) -> str:
-        return g.constant(along(value, self.axis, len(self.view)), np.float64)
-
-    def _accumulator(self, g: Graph, parts: list[tuple[str, int]]) -> str:
+    def _accumulator(self, g: Graph, parts: list[tuple[str, int]], axis: int) -> str:
         (name, power), *more = parts
         assert power == 0
         assert not more
         total = g.node("Cast", name, to=TensorProto.INT32)
         if self.bias.any():
-            total = g.node("Add", total, g.constant(along(self.bias, self.axis, len(self.view)), np.int32))
+            total = g.node("Add", total, g.constant(along(self.bias, axis, len(self.view)), np.int32))
         if self.lo > -INT32_MAX - 1 or self.hi < INT32_MAX:
             total = g.node("Clip", total, g.constant(self.lo, np.int32), g.constant(self.hi, np.int32))
         return total
