@@ -11,11 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bpuc.ops.registry import get
-
 from bpuc.ir import Graph, Op, Tensor
 from bpuc.ops.attrs import EltwiseAttrs, Step, TableAttrs, UnaryAttrs
 from bpuc.ops.base import Behaviour
+from bpuc.ops.registry import get
 from bpuc.passkit import Change, Numerics, Pass, PassContext
 from bpuc.passkit.rewrite import fusable, is_scalar, merged_origin, scalar
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bpuc.ops.registry import get
-
 from bpuc.ir import Graph, Op, Tensor
 from bpuc.ops.base import Behaviour
+from bpuc.ops.registry import get
 from bpuc.passkit import Change, Numerics, Pass, PassContext, Stage
 from bpuc.support.check import supports
 from bpuc.support.facts import OpFacts, TensorFacts
