@@ -15,7 +15,6 @@ from bpuc.ir import Tensor
 from bpuc.ops.base import Array
 
 LIMIT = 256 << 20  # bytes of one folded result
-RANDOM = ("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial")
 
 
 def check_size(node: NodeProto, name: str, shape: Sequence[int], itemsize: int) -> None:

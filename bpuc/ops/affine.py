@@ -6,7 +6,6 @@ from typing import cast
 
 import numpy as np
 
-from bpuc.base.errors import ModelError
 from bpuc.ir import Op
 from bpuc.ops.attrs import AffineAttrs
 from bpuc.ops.base import Behaviour, Builder, Exporter, OnnxNode, Opaque, OpDef, Shape
@@ -22,14 +21,6 @@ class Affine(OpDef):
     behaviour = Behaviour.ACCUMULATES
 
     def parse(self, node: OnnxNode, build: Builder) -> None:
-        # before opset 14 more than one output meant training
-        if node.attrs.get("training_mode", 0) or (node.opset < 14 and len(node.outputs) > 1):
-            raise ModelError(
-                f"node '{node.name}' (BatchNormalization) is in training mode: its result depends on the whole batch",
-                where=f"node '{node.name}'",
-                want="BatchNormalization in inference mode (training_mode 0)",
-                hint="export the model in evaluation mode, for instance after model.eval() in PyTorch",
-            )
         x, out = node.operand(0), node.outputs[0]
         constants = [node.const(i) for i in range(1, 5)]
         if any(c is None for c in constants):

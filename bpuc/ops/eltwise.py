@@ -82,7 +82,7 @@ def _with_constant(kind: str, x: Tensor, y: Tensor, out: Tensor, build: Builder)
             return
     if array.size == 1 and tensor.shape == out.shape:
         array = array.reshape(())
-    constant = build.const(np.ascontiguousarray(array), name)
+    constant = build.const(array, name)
     build.op(kind, EltwiseAttrs(), [constant, tensor] if left else [tensor, constant], [out])
 
 

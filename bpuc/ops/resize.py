@@ -17,6 +17,7 @@ from bpuc.ops.base import Behaviour, Builder, Exporter, OnnxNode, Opaque, OpDef,
 from bpuc.ops.common import const_ints
 
 F = np.float32
+COORDINATES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_half_pixel_for_nn")
 
 
 @dataclass(frozen=True)
@@ -40,10 +41,7 @@ class Axis:
             return [(F(i) + F(0.5)) / s for i in range(self.out)]
         if mode == "pytorch_half_pixel" and self.out == 1:
             return [F(0)]
-        offset = F(0)
-        if mode == "half_pixel_symmetric":
-            offset = n / F(2) * (F(1) - m / (s * n))
-        return [offset + (F(i) + F(0.5)) / s - F(0.5) for i in range(self.out)]
+        return [(F(i) + F(0.5)) / s - F(0.5) for i in range(self.out)]
 
     def nearest(self, mode: str, rounding: str) -> tuple[int, ...]:
         """The source index of each output index."""
@@ -94,10 +92,12 @@ class Resize(OpDef):
             raise Opaque(f"{node.op_type} mode {mode}")
         if x.rank != 4 or x.shape[:2] != out.shape[:2] or scales[:2] != (1.0, 1.0):
             raise Opaque(f"{node.op_type} of other axes than the last two of four")
-        if coordinates == "tf_crop_and_resize":
-            raise Opaque(f"{node.op_type} with coordinate_transformation_mode tf_crop_and_resize")
+        if coordinates not in COORDINATES:
+            raise Opaque(f"{node.op_type} with coordinate_transformation_mode {coordinates}")
         if node.attrs.get("antialias", 0):
             raise Opaque(f"{node.op_type} with antialias")
+        if node.attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch":
+            raise Opaque(f"{node.op_type} that keeps the aspect ratio")
         if x.shape == out.shape and scales == (1.0,) * 4:
             build.alias(out, x)
             return
@@ -168,10 +168,6 @@ def _scales(node: OnnxNode, shape: Shape) -> tuple[float, ...]:
     else:
         sizes = const_ints(node, 3, "sizes") or ()
         factors = {a: float(F(v) / F(shape[a])) for a, v in zip(axes, sizes)}
-        policy = str(node.attrs.get("keep_aspect_ratio_policy", "stretch"))
-        if policy != "stretch" and factors:
-            choose = min if policy == "not_larger" else max
-            factors = dict.fromkeys(factors, choose(factors.values()))
     return tuple(factors.get(i, 1.0) for i in range(len(shape)))
 
 

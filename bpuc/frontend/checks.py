@@ -1,0 +1,148 @@
+"""Checks of a model's parts before they enter the graph: nodes against their schema, constants for finite values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import onnx
+from onnx import GraphProto, NodeProto, TensorProto
+
+from bpuc.base.dtypes import DType
+from bpuc.base.errors import ModelError
+from bpuc.frontend.order import subgraphs
+from bpuc.frontend.types import ELEMENT, array_of, attributes, type_name
+from bpuc.ir import Tensor
+from bpuc.ops.base import Array
+
+# constants that only these read may be infinite: a bound that never holds
+UNBOUNDED = frozenset({"Clip", "Min", "Max", "Where", "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "Equal"})
+RANDOM = ("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial")
+
+
+class NodeChecker:
+    """Holds a node against the operator set of its model."""
+
+    def __init__(self, opset: int, ir_version: int):
+        self._opset = opset
+        self._context = onnx.checker.C.CheckerContext()
+        self._context.ir_version = ir_version
+        self._context.opset_imports = {"": opset}
+
+    def check(self, node: NodeProto, name: str) -> None:
+        """Refuse what is not ONNX, and what has no fixed result.
+
+        Raises:
+            ModelError: another domain, an unknown op, operands or attributes that the schema does not allow.
+        """
+        where = f"node '{name}'"
+        if node.domain not in ("", "ai.onnx"):
+            raise ModelError(
+                f"node '{name}' has op {node.op_type} of domain '{node.domain}', which is not part of ONNX",
+                where=where,
+                want="operators of the ONNX standard (domain ai.onnx)",
+                hint="export the model without custom or runtime-specific operators",
+            )
+        if not onnx.defs.has(node.op_type, self._opset, ""):
+            raise ModelError(
+                f"node '{name}' has op {node.op_type}, which opset {self._opset} of domain ai.onnx does not have",
+                where=where,
+                want="operators of the ONNX standard",
+            )
+        if next(subgraphs(node), None) is None:
+            try:
+                onnx.checker.check_node(node, self._context)
+            except onnx.checker.ValidationError as e:
+                reason = str(e).strip().splitlines()[0]
+                raise ModelError(f"node '{name}' ({node.op_type}) is not valid: {reason}", where=where) from e
+        if node.op_type == "BatchNormalization" and self._trains(node):
+            raise ModelError(
+                f"node '{name}' (BatchNormalization) is in training mode: its result depends on the whole batch",
+                where=where,
+                want="BatchNormalization in inference mode (training_mode 0)",
+                hint="export the model in evaluation mode, for instance after model.eval() in PyTorch",
+            )
+        if node.op_type in RANDOM:
+            raise ModelError(
+                f"node '{name}' ({node.op_type}) draws random numbers",
+                where=where,
+                want="a model that gives the same result each time",
+            )
+
+    def _trains(self, node: NodeProto) -> bool:
+        """Before opset 14 more than one output meant training."""
+        if self._opset < 14:
+            return sum(1 for output in node.output if output) > 1
+        return bool(attributes(node).get("training_mode", 0))
+
+
+def constant(name: str, array: Array) -> Tensor:
+    """A constant tensor.
+
+    Raises:
+        ModelError: its element type is not supported.
+    """
+    if array.dtype in (np.float16, np.float64):
+        array = array.astype(np.float32)
+    try:
+        return Tensor(name, array.shape, DType.of(array), array)
+    except ValueError as e:
+        raise ModelError(
+            f"constant '{name}' has element type {array.dtype}, which is not supported", where=f"tensor '{name}'"
+        ) from e
+
+
+def initializer(proto: TensorProto, readers: frozenset[str]) -> Tensor:
+    """A constant from its protobuf.
+
+    Args:
+        proto: the initializer.
+        readers: op types that read it.
+
+    Raises:
+        ModelError: its type is not supported, its data are damaged, or it holds NaN or infinite values.
+    """
+    where = f"initializer '{proto.name}'"
+    if proto.data_type not in ELEMENT:
+        raise ModelError(f"{where} has element type {type_name(proto.data_type)}, which is not supported", where=where)
+    try:
+        array = array_of(proto)
+    except (ValueError, TypeError) as e:
+        raise ModelError(f"{where} is damaged: {e}", where=where, want=f"data for shape {list(proto.dims)}") from e
+    if not readers or not readers <= UNBOUNDED:
+        check_finite(array, proto.name)
+    return constant(proto.name, array)
+
+
+def check_finite(array: Array, name: str) -> None:
+    """Refuse NaN and infinite values in constants.
+
+    Raises:
+        ModelError: naming the constant, the first bad value and its place.
+    """
+    if array.dtype.kind != "f" or np.isfinite(array).all():
+        return
+    place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+    value = "NaN" if np.isnan(array[place]) else "Inf"
+    raise ModelError(
+        f"initializer '{name}' holds {value} at {list(place)}",
+        where=f"initializer '{name}'",
+        want="finite values",
+        hint="the model was damaged in training or export: check its weights",
+    )
+
+
+def contradictions(graph: GraphProto, found: Mapping[str, Tensor]) -> list[tuple[str, str, str]]:
+    """Warnings for declared static shapes that inference contradicts; inference is believed."""
+    warnings = []
+    for info in (*graph.value_info, *graph.output):
+        tensor = found.get(info.name)
+        if tensor is None or not info.type.tensor_type.HasField("shape"):
+            continue
+        dims = [d.dim_value if d.HasField("dim_value") else None for d in info.type.tensor_type.shape.dim]
+        fits = len(dims) == tensor.rank and all(d is None or d == n for d, n in zip(dims, tensor.shape))
+        if not fits:
+            declared = [n if n is not None else "?" for n in dims]
+            message = f"the file declares shape {declared} for '{info.name}', but it is {list(tensor.shape)}"
+            warnings.append(("declared-shape", message, info.name))
+    return warnings
