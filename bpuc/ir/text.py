@@ -3,12 +3,14 @@
 ::
 
     graph cat_demo stage=quantized
-      input %x: int8[1,16,64,64] scale=0.0078
-      const %w: int8[16,16,3,3] = @5f0c
-      %a: int8[1,16,64,64] scale=0.0113 = Conv(%x, %w, _) {strides=(1, 1) ...} !BPU name="conv_a" origin="conv_a"
+      input %x_float32: float32[1,16,64,64] as "x"
+      const %w: float32[16,16,3,3] scale=0.1;0.2@0/int8 = @5f0c9d3a12e4b6f7
+      %a: int8[1,16,64,64] scale=0.0113 = Conv(%x, %w, _) !BPU name="conv_a" origin=["conv_a"] {strides=(1, 1), ...}
       output %a as "y"
 
-Small constants are written out, larger ones by the start of their SHA-256; reading those back needs the arrays.
+A name of other than plain characters is quoted; attributes that have their default are left out.
+``scale=steps@axis/dtype``; the dtype only where the elements are not stored in it yet. Small constants are written out,
+larger ones by the start of their SHA-256; reading those back needs the arrays.
 """
 
 from __future__ import annotations
@@ -30,8 +32,14 @@ from bpuc.ir.types import Array, Attrs, Op, QuantParams, Tensor
 
 _SMALL = 16
 _PLAIN = re.compile(r"[A-Za-z0-9_./:\-]+")
-_REF = r'%("(?:[^"\\]|\\.)*"|[A-Za-z0-9_./:\-]+)'
-_TYPE = re.compile(rf"{_REF}: (\w+)\[([\d,]*)\](?: scale=(\S+?)(?:@(\d+))?(?= |$))?")
+_NAME = r'(?:[A-Za-z0-9_./:\-]+|"(?:[^"\\]|\\.)*")'
+_JSON = r'(?:"(?:[^"\\]|\\.)*"|\[(?:[^"\]]|"(?:[^"\\]|\\.)*")*\]|[A-Za-z0-9_.\-]+)'
+_HEAD = re.compile(
+    rf"%(?P<name>{_NAME}): (?P<dtype>\w+)\[(?P<shape>[\d,]*)\]"
+    r"(?: scale=(?P<scale>[^\s@/]+)(?:@(?P<axis>\d+))?(?:/(?P<stored>\w+))?)?(?: observer=(?P<observer>\w+))?"
+)
+_OPERAND = re.compile(rf"%({_NAME})|_")
+_FIELD = re.compile(rf" (\w+)=({_JSON})")
 
 
 def digest(array: Array) -> str:
@@ -41,27 +49,16 @@ def digest(array: Array) -> str:
 
 def print_graph(graph: Graph, stage: str = "") -> str:
     """The graph as text, one op a line in topological order."""
-    lines = [f"graph {_name(graph.name)[1:]}" + (f" stage={stage}" if stage else "")]
-    lines += [f"  input {_typed(t)}" for t in graph.inputs]
+    lines = [f"graph {_quoted(graph.name)}" + (f" stage={stage}" if stage else "")]
+    names = graph.input_names or [t.name for t in graph.inputs]
+    for tensor, name in zip(graph.inputs, names):
+        lines.append(f"  input {_typed(tensor)}" + (f" as {_json(name)}" if name != tensor.name else ""))
     for tensor in graph.tensors():
         if tensor.const is not None:
-            value = tensor.const
-            text = json.dumps(value.tolist()) if value.size <= _SMALL else f"@{digest(value)}"
-            lines.append(f"  const {_typed(tensor)} = {text}")
-    for op in graph:
-        args = ", ".join("_" if t is None else _name(t.name) for t in op.inputs)
-        attrs = " ".join(
-            f"{f.name}={getattr(op.attrs, f.name)!r}".replace(" ", "") for f in dataclasses.fields(op.attrs)
-        )
-        tail = f" !{op.device}" if op.device else ""
-        tail += f" name={json.dumps(op.name)}"
-        if op.onnx_type != op.kind:
-            tail += f" onnx={op.onnx_type}"
-        if op.origin:
-            tail += f" origin={json.dumps(list(op.origin), ensure_ascii=False).replace(' ', chr(0xA0))}"
-        lines.append(f"  {', '.join(map(_typed, op.outputs))} = {op.kind}({args}) {{{attrs}}}{tail}")
+            lines.append(f"  const {_typed(tensor)} = {_values(tensor.const)}")
+    lines += [f"  {_op(op)}" for op in graph]
     for tensor, name in zip(graph.outputs, graph.output_names):
-        lines.append(f"  output {_name(tensor.name)} as {json.dumps(name, ensure_ascii=False)}")
+        lines.append(f"  output %{_quoted(tensor.name)} as {_json(name)}")
     return "\n".join(lines) + "\n"
 
 
@@ -77,101 +74,165 @@ def parse_graph(text: str, attrs_of: Mapping[str, type[Attrs]], constants: Mappi
     """
     graph = Graph()
     tensors: dict[str, Tensor] = {}
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         line = line.strip()
         try:
-            if line.startswith("graph "):
-                graph.name = _unquote(line.split(" stage=")[0][6:])
-            elif line.startswith("input "):
-                tensor = _declare(line[6:], tensors)
-                graph.inputs.append(tensor)
-            elif line.startswith("const "):
-                head, value = line[6:].split(" = ", 1)
-                tensor = _declare(head, tensors)
-                array = (constants or {})[value[1:]] if value.startswith("@") else np.array(json.loads(value))
-                tensor.const = array.astype(tensor.dtype.numpy).reshape(tensor.shape)
-            elif line.startswith("output "):
-                found = re.fullmatch(rf"output {_REF} as (.+)", line)
-                assert found is not None
-                graph.outputs.append(tensors[_unquote(found[1])])
-                graph.output_names.append(json.loads(found[2]))
-            elif line and not line.startswith("#"):
-                _parse_op(line, graph, tensors, attrs_of)
+            _parse_line(line, graph, tensors, attrs_of, constants or {})
         except (AssertionError, KeyError, ValueError, SyntaxError, TypeError) as e:
             raise FileError(f"text form, line {number}: cannot read {line!r} ({type(e).__name__}: {e})") from e
     return graph
 
 
-def _name(name: str) -> str:
-    return "%" + (name if _PLAIN.fullmatch(name) else json.dumps(name, ensure_ascii=False))
+def _values(array: Array) -> str:
+    if array.size > _SMALL:
+        return f"@{digest(array)}"
+    if array.dtype.kind == "f":
+        # the fewest digits that tell this number from others of its type
+        array = np.array([float(str(v)) for v in array.reshape(-1)]).reshape(array.shape)
+    return json.dumps(array.tolist())
 
 
-def _unquote(text: str) -> str:
+def _quoted(name: str) -> str:
+    return name if _PLAIN.fullmatch(name) else _json(name)
+
+
+def _unquoted(text: str) -> str:
     return str(json.loads(text)) if text.startswith('"') else text
 
 
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
 def _typed(t: Tensor) -> str:
-    text = f"{_name(t.name)}: {t.dtype}[{','.join(map(str, t.shape))}]"
+    text = f"%{_quoted(t.name)}: {t.dtype}[{','.join(map(str, t.shape))}]"
     if t.quant is not None:
         text += " scale=" + ";".join(map(repr, t.quant.scale))
         text += f"@{t.quant.axis}" if t.quant.axis is not None else ""
-    return text
+        text += f"/{t.quant.dtype}" if t.quant.dtype is not t.dtype else ""
+    return text + (f" observer={t.observer}" if t.observer else "")
 
 
-def _declare(text: str, tensors: dict[str, Tensor]) -> Tensor:
-    found = _TYPE.fullmatch(text.strip())
+def _op(op: Op) -> str:
+    args = ", ".join("_" if t is None else f"%{_quoted(t.name)}" for t in op.inputs)
+    fields = {
+        "name": op.name,
+        "onnx": op.onnx_type if op.onnx_type != op.kind else "",
+        "origin": list(op.origin),
+        "pin": op.pin,
+        "segment": "" if op.segment < 0 else op.segment,
+        "reason": op.reason,
+    }
+    tail = f" !{op.device}" if op.device else ""
+    tail += "".join(f" {key}={_json(value)}" for key, value in fields.items() if value not in ("", []))
+    attrs = ", ".join(
+        f"{f.name}={value!r}" for f in dataclasses.fields(op.attrs) if (value := getattr(op.attrs, f.name)) != f.default
+    )
+    return f"{', '.join(map(_typed, op.outputs))} = {op.kind}({args}){tail} {{{attrs}}}"
+
+
+def _parse_line(
+    line: str,
+    graph: Graph,
+    tensors: dict[str, Tensor],
+    attrs_of: Mapping[str, type[Attrs]],
+    constants: Mapping[str, Array],
+) -> None:
+    if not line or line.startswith("#"):
+        return
+    word, _, rest = line.partition(" ")
+    if word == "graph":
+        found = re.fullmatch(rf"({_NAME})(?: stage=\w*)?", rest)
+        assert found is not None, "no name"
+        graph.name = _unquoted(found[1])
+    elif word == "input":
+        tensor, rest = _declare(rest, tensors)
+        graph.inputs.append(tensor)
+        graph.input_names.append(str(json.loads(rest.removeprefix(" as "))) if rest else tensor.name)
+    elif word == "const":
+        tensor, rest = _declare(rest, tensors)
+        assert rest.startswith(" = "), "no value"
+        value = rest[3:]
+        array = constants[value[1:]] if value.startswith("@") else np.array(json.loads(value))
+        tensor.const = array.astype(tensor.dtype.numpy).reshape(tensor.shape)
+    elif word == "output":
+        found = re.fullmatch(rf"%({_NAME}) as (.+)", rest)
+        assert found is not None, "no output"
+        graph.outputs.append(tensors[_unquoted(found[1])])
+        graph.output_names.append(str(json.loads(found[2])))
+    else:
+        _parse_op(line, graph, tensors, attrs_of)
+
+
+def _declare(text: str, tensors: dict[str, Tensor]) -> tuple[Tensor, str]:
+    """The tensor that `text` starts with, and what stands behind it."""
+    found = _HEAD.match(text)
     assert found is not None, "not a typed name"
-    dtype = DType(found[2])
-    shape = tuple(int(d) for d in found[3].split(",") if d)
-    tensor = Tensor(_unquote(found[1]), shape, dtype)
-    if found[4]:
-        axis = None if found[5] is None else int(found[5])
-        tensor.quant = QuantParams(dtype, tuple(float(s) for s in found[4].split(";")), axis)
+    dtype = DType(found["dtype"])
+    shape = tuple(int(d) for d in found["shape"].split(",") if d)
+    tensor = Tensor(_unquoted(found["name"]), shape, dtype, observer=found["observer"] or "")
+    if found["scale"]:
+        axis = None if found["axis"] is None else int(found["axis"])
+        scale = tuple(float(s) for s in found["scale"].split(";"))
+        tensor.quant = QuantParams(DType(found["stored"]) if found["stored"] else dtype, scale, axis)
+    assert tensor.name not in tensors, f"{tensor.name} is declared twice"
     tensors[tensor.name] = tensor
-    return tensor
+    return tensor, text[found.end() :]
 
 
-def _parse_op(line: str, graph: Graph, tensors: dict[str, Tensor], attrs_of: Mapping[str, type[Attrs]]) -> Op:
-    found = re.fullmatch(r"(.*?) = (\w+)\((.*?)\) \{(.*)\}(.*)", line)
-    assert found is not None, "not an op"
-    heads, kind, args, attrs, tail = found.groups()
-    outputs = [_declare(m[0], tensors) for m in _TYPE.finditer(heads)]
-    inputs = [
-        None if m[0] == "_" else tensors[_unquote(m[1])] for m in re.finditer(rf"{_REF}|(?<![^ ,])_(?![^ ,])", args)
-    ]
-    values: dict[str, Any] = {}
-    for item in attrs.split():
-        key, value = item.split("=", 1)
-        values[key] = _literal(value)
-    extra = dict(re.findall(r"(name|onnx|origin)=(\"(?:[^\"\\]|\\.)*\"|\[[^\]]*\]|\S+)", tail))
+def _parse_op(line: str, graph: Graph, tensors: dict[str, Tensor], attrs_of: Mapping[str, type[Attrs]]) -> None:
+    outputs = []
+    separator, rest = ", ", line
+    while separator == ", ":
+        tensor, rest = _declare(rest, tensors)
+        outputs.append(tensor)
+        separator, rest = rest[:2], rest[2:] if rest.startswith(", ") else rest
+    call = re.match(r" = (\w+)\(", rest)
+    assert call is not None, "not an op"
+    kind, rest = call[1], rest[call.end() :]
+    inputs: list[Tensor | None] = []
+    while (found := _OPERAND.match(rest)) is not None:
+        inputs.append(tensors[_unquoted(found[1])] if found[1] else None)
+        rest = rest[found.end() :].removeprefix(", ")
+    device = re.match(r"\)(?: !(\w+))?", rest)
+    assert device is not None, "operands do not end"
+    rest = rest[device.end() :]
+    fields: dict[str, Any] = {}
+    while (found := _FIELD.match(rest)) is not None:
+        fields[found[1]], rest = json.loads(found[2]), rest[found.end() :]
+    assert rest.startswith(" {"), "no attributes"
+    assert rest.endswith("}"), "attributes do not end"
     op = graph.add(
         kind,
-        attrs_of[kind](**values),
+        attrs_of[kind](**_keywords(rest[2:-1])),
         inputs,
         outputs,
-        name=_unquote(extra["name"]),
-        onnx_type=str(extra.get("onnx", kind)),
-        origin=tuple(json.loads(extra["origin"].replace("\xa0", " "))) if "origin" in extra else (),
+        name=fields["name"],
+        onnx_type=str(fields.get("onnx", kind)),
+        origin=tuple(fields.get("origin", ())),
     )
-    device = re.match(r" !(\w+)", tail)
-    op.device = device[1] if device else ""
-    return op
+    op.device, op.pin = device[1] or "", fields.get("pin", "")
+    op.reason, op.segment = fields.get("reason", ""), fields.get("segment", -1)
 
 
-def _literal(text: str) -> Any:
-    """A Python literal, or a nest of attribute classes such as Step(fn='Add',...)."""
-    try:
-        return ast.literal_eval(text)
-    except ValueError:
-        from bpuc.ir.types import Attrs as Base
+def _keywords(text: str) -> dict[str, Any]:
+    """``strides=(1, 1), group=1``: Python literals, and nests of attribute classes such as Step(fn='Add', ...)."""
+    classes = {c.__name__: c for c in Attrs.__subclasses__()}
 
-        classes = {c.__name__: c for c in Base.__subclasses__()}
+    def keywords(call: ast.Call) -> dict[str, Any]:
+        return {str(k.arg): build(k.value) for k in call.keywords}
 
-        def build(node: ast.expr) -> Any:
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                return classes[node.func.id](**{str(k.arg): build(k.value) for k in node.keywords})
-            if isinstance(node, ast.Tuple):
-                return tuple(build(e) for e in node.elts)
-            return ast.literal_eval(node)
+    def build(node: ast.expr) -> Any:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            return classes[node.func.id](**keywords(node))
+        if isinstance(node, ast.Tuple):
+            return tuple(build(e) for e in node.elts)
+        if isinstance(node, ast.Name):
+            return {"inf": float("inf"), "nan": float("nan")}[node.id]
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            return -build(node.operand)
+        return ast.literal_eval(node)
 
-        return build(ast.parse(text, mode="eval").body)
+    call = ast.parse(f"_({text})", mode="eval").body
+    assert isinstance(call, ast.Call), "attributes are no list of keywords"
+    return keywords(call)

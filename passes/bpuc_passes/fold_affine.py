@@ -31,10 +31,10 @@ class FoldAffine(Pass):
     scalars: bool = True
 
     def run(self, graph: Graph, ctx: PassContext) -> list[Change]:
+        changes = []
         for op in graph:
             if self.scalars and op.kind in ("Add", "Mul"):
-                _scalar_to_affine(graph, op)
-        changes = []
+                changes += _scalar_to_affine(graph, op)
         for op in graph:
             if op in graph and op.kind == "Affine":
                 before = graph.producer(op.input(0))
@@ -48,15 +48,15 @@ class FoldAffine(Pass):
         return changes
 
 
-def _scalar_to_affine(graph: Graph, op: Op) -> None:
+def _scalar_to_affine(graph: Graph, op: Op) -> list[Change]:
     """x + c or x * c on at least three axes is an Affine whose channels are all equal."""
     index = next((i for i in (0, 1) if is_scalar(op.maybe(i))), None)
     if index is None:
-        return
+        return []
     x, c = op.input(1 - index), scalar(op.input(index))
-    attrs = op.attrs
-    if x.rank < 3 or x.shape != op.out.shape or x.const is not None or getattr(attrs, "low", None) is not None:
-        return
+    clamped = getattr(op.attrs, "low", None) is not None or getattr(op.attrs, "high", None) is not None
+    if x.rank < 3 or x.shape != op.out.shape or x.const is not None or clamped:
+        return []
     channels = x.shape[1]
     gain = np.full(channels, c if op.kind == "Mul" else 1.0, np.float32)
     bias = np.full(channels, c if op.kind == "Add" else 0.0, np.float32)
@@ -69,6 +69,7 @@ def _scalar_to_affine(graph: Graph, op: Op) -> None:
     ]
     graph.add("Affine", AffineAttrs(1), [x, *constants], [out], name=op.name, origin=origin, onnx_type=op.kind, like=op)
     graph.erase(op)
+    return [Change(f"turned {op.kind} of a scalar into Affine", op.name, "so that it folds into a neighbour")]
 
 
 def _fold_back(graph: Graph, op: Op, affine: Op) -> list[Change]:

@@ -1,7 +1,8 @@
 """Every file under tests/cases runs one pass on a graph in text form and compares the text that comes out.
 
-First line: ``# run: PASS [--march M] [--opt K=V]...``, then the input, ``# output``, the expected graph.
-``BPUC_UPDATE_CASES=1 pytest`` rewrites expectations; read the diff.
+First line: ``# run: PASS [OPTION VALUE]...`` (the options are those of `run_case`), then lines that say what is meant,
+the input, ``# output``, the expected graph and, each as a line that starts with ``#``, what the pass reported.
+``BPUC_UPDATE_CASES=1 pytest tests/passes`` rewrites expectations; read the diff.
 """
 
 from __future__ import annotations
@@ -11,8 +12,11 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from bpuc.base.errors import BpucError
+from bpuc.ir import Graph
 from bpuc.ir.text import parse_graph, print_graph
 from bpuc.ir.verify import verify_wiring
 from bpuc.ops.registry import all_defs
@@ -21,38 +25,73 @@ from bpuc.passkit.context import Range
 from bpuc.plugins import get_target, passes
 
 CASES = sorted((Path(__file__).parents[1] / "cases").rglob("*.ir"))
+ATTRS = {kind: d.attrs for kind, d in all_defs().items()}
 
 
 def run_case(text: str) -> str:
     head, _, rest = text.partition("\n")
-    words = shlex.split(head.removeprefix("# run:"))
+    name, *words = shlex.split(head.removeprefix("# run:"))
     body, _, _ = rest.partition("# output\n")
-    graph = parse_graph(body, {kind: d.attrs for kind, d in all_defs().items()})
-    graph.input_names = [t.name for t in graph.inputs]
-    ctx = PassContext()
-    pass_: Pass = passes()[words[0]]()
-    for option, value in zip(words[1::2], words[2::2], strict=True):
-        if option == "--march":
-            ctx.target = get_target(value)
-        elif option == "--range":
-            name, threshold = value.rsplit("=", 1)
-            ctx.ranges[name] = Range(-float(threshold), float(threshold), float(threshold), "min_max")
-        elif option == "--share-scales":
-            ctx.options = replace(ctx.options, share_scales=value)
-        elif option == "--fixed-scale":
-            name, scale = value.rsplit("=", 1)
-            ctx.options = replace(ctx.options, fixed_scales={**ctx.options.fixed_scales, name: float(scale)})
-        elif option == "--run-on-cpu":
-            ctx.options = replace(ctx.options, cpu=(*ctx.options.cpu, value))
-        elif option == "--dtype":
-            name, dtype = value.rsplit("=", 1)
-            ctx.options = replace(ctx.options, dtypes={**ctx.options.dtypes, name: dtype})
-        else:
-            raise ValueError(f"unknown option {option}")
-    assert isinstance(ctx.options, CompileOptions)
-    pass_.run(graph, ctx)
-    verify_wiring(graph, words[0])
-    return print_graph(graph)
+    graph = parse_graph(body, ATTRS)
+    ctx, fields = _context(words)
+    pass_: Pass = passes()[name](**fields)
+    try:
+        changes = pass_.run(graph, ctx)
+    except BpucError as e:
+        return f"# refused: {type(e).__name__}: {e.message}\n"
+    verify_wiring(graph, name)
+    lines = [f"# change: {c.what} at {c.where}" for c in changes]
+    lines += [f"# warning: {w.code} at {w.where}" for w in ctx.warnings]
+    lines += [f"# group: {' '.join(g.tensors)} threshold {g.threshold:g} lost {g.bits_lost}" for g in ctx.groups]
+    lines += [f"# rescale: {r.name} of {r.tensor} {r.from_scale:g} -> {r.to_scale:g}" for r in ctx.rescales]
+    lines += [f"# avoided: {a.tensor} at {a.node}" for a in ctx.avoided]
+    lines += [f"# kept apart: operand {i} of {node}: {why}" for (node, i), why in ctx.cut_reasons.items()]
+    lines += [f"# int16: {name}" for name in sorted(ctx.int16)]
+    assert _unique_names(graph)
+    return print_graph(graph) + "".join(f"{line}\n" for line in lines)
+
+
+def _context(words: list[str]) -> tuple[PassContext, dict[str, object]]:
+    ctx, fields = PassContext(), {}
+    options = CompileOptions()
+    for option, value in zip(words[::2], words[1::2], strict=True):
+        name, _, amount = value.rpartition("=")
+        match option:
+            case "--march":
+                ctx.target = get_target(value)
+            case "--range":
+                ctx.ranges[name] = Range(-float(amount), float(amount), float(amount), "min_max")
+            case "--weights":
+                ctx.weights[name] = np.array([float(v) for v in amount.split(",")])
+            case "--int16":
+                ctx.int16.add(value)
+            case "--opt":
+                fields[name] = {"true": True, "false": False}[amount]
+            case "--share-scales":
+                options = replace(options, share_scales=value)
+            case "--max-bits-lost":
+                options = replace(options, max_bits_lost=float(value))
+            case "--fixed-scale":
+                options = replace(options, fixed_scales={**options.fixed_scales, name: float(amount)})
+            case "--run-on-cpu":
+                options = replace(options, cpu=(*options.cpu, value))
+            case "--run-on-bpu":
+                options = replace(options, bpu=(*options.bpu, value))
+            case "--dtype":
+                options = replace(options, dtypes={**options.dtypes, name: amount})
+            case "--template":
+                options = replace(options, template=value)
+            case "--observer":
+                options = replace(options, observer=value)
+            case _:
+                raise ValueError(f"unknown option {option}")
+    ctx.options = options
+    return ctx, fields
+
+
+def _unique_names(graph: Graph) -> bool:
+    names = [op.name for op in graph]
+    return len(set(names)) == len(names)
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda p: f"{p.parent.name}/{p.stem}")
@@ -69,3 +108,8 @@ def test_case(path: Path) -> None:
 def test_every_pass_has_a_case() -> None:
     named = {p.parent.name for p in CASES}
     assert set(passes()) <= named, f"no case for {sorted(set(passes()) - named)}"
+
+
+def test_a_case_names_the_pass_of_its_folder() -> None:
+    for path in CASES:
+        assert shlex.split(path.read_text().partition("\n")[0])[2] == path.parent.name, path.name
