@@ -2,7 +2,7 @@
 
 Features pass convolutions of window 3, 7 and 9; each of the three is projected for a K path and for a V path, and
 each path joins its three projections in a Concat. A Concat moves bytes, so on the BPU its inputs must share one
-scale. Here the projections end in a Relu6 and have different gains: the window-9 one saturates, the other two stay
+scale. Here the projections end in a Relu6 and have different gains: the window-3 one saturates, the other two stay
 well below 6. So the Concat's own range is that of one input, the other two differ from it, and keeping every tensor's
 own scale takes two Rescales a Concat: 2 x 2 paths x 26 modules = 104. A saturated value is common enough for every
 observer to keep 6 as the threshold.
@@ -25,7 +25,7 @@ SEED = 104
 MODULES = 26
 CHANNELS, SIZE = 4, 32
 WINDOWS = (3, 7, 9)
-GAIN = {"k": (0.8, 1.2, 12.0), "v": (0.5, 0.9, 9.0)}  # projection gains by path, in the order of WINDOWS
+GAIN = {"k": (12.0, 1.2, 0.8), "v": (9.0, 0.9, 0.5)}  # projection gains by path, in the order of WINDOWS
 
 
 def model(modules: int = MODULES) -> bytes:

@@ -117,7 +117,7 @@ def kv_taps() -> tuple[list[list[str]], dict[str, np.ndarray]]:
 def test_kv_concat_ranges_leave_no_doubt(kv_taps):
     joins, seen = kv_taps
     assert len(joins) == 52
-    for low1, low2, high, _ in joins:
+    for high, low1, low2, _ in joins:
         assert seen[high].max() == 6
         assert (seen[high] == 6).mean() > 0.05
         assert max(seen[low1].max(), seen[low2].max()) < 5.5
