@@ -8,8 +8,8 @@ import numpy as np
 import onnxruntime as ort
 
 from bpuc.base.errors import DataError
-from bpuc.frontend.onnx_export import export_float
-from bpuc.ir import Graph
+from bpuc.frontend.onnx_export import export_float, export_op
+from bpuc.ir import Graph, Op
 from bpuc.ops.base import Array
 
 
@@ -61,3 +61,17 @@ class FloatExecutor:
                 f"input '{name}' has shape {list(array.shape)}", want=f"shape {list(tensor.shape)}", where=name
             )
         return array.astype(tensor.dtype.numpy, copy=False)
+
+
+def run_op(op: Op, feeds: Mapping[str, Array], sessions: dict[Op, ort.InferenceSession]) -> list[Array]:
+    """Results of one op in float; `sessions` keeps what was built for it.
+
+    Args:
+        feeds: an array for every operand that is not constant.
+    """
+    if op not in sessions:
+        options = ort.SessionOptions()
+        options.log_severity_level = 3
+        sessions[op] = ort.InferenceSession(export_op(op), options, providers=["CPUExecutionProvider"])
+    results: list[Array] = sessions[op].run(None, dict(feeds))
+    return results

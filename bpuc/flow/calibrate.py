@@ -81,7 +81,9 @@ def collect(request: Request, prepared: Prepared, source: DataSource, progress: 
     )
 
 
-def ranges_of(request: Request, prepared: Prepared, progress: Progress | None = None) -> None:
+def ranges_of(
+    request: Request, prepared: Prepared, source: DataSource | None, progress: Progress | None = None
+) -> None:
     """Fill the context's ranges: from the calibration file, from data, or assumed equal where there is neither.
 
     Raises:
@@ -98,15 +100,13 @@ def ranges_of(request: Request, prepared: Prepared, progress: Progress | None = 
                 hint="run `bpuc calibrate` on this model",
             )
         lacking = [n for n in needed if n not in calibration.tensors]
-        if lacking and request.data is None:
+        if lacking and source is None:
             raise FileError(
                 f"{request.calib} has no threshold for tensor {lacking[0]}"
                 + (f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""),
                 hint="calibrate with the same --run-on-cpu, --input-shape options, or add --data to fill the gaps",
             )
-        if lacking:
-            source = open_source(request, prepared)
-            assert source is not None
+        if lacking and source is not None:
             fresh = collect(request, prepared, source, progress)
             _take(ctx.ranges, {n: fresh.tensors[n] for n in lacking})
         _take(ctx.ranges, calibration.tensors)
@@ -114,7 +114,6 @@ def ranges_of(request: Request, prepared: Prepared, progress: Progress | None = 
         asked = {n: t.dtype for n, t in calibration.tensors.items() if t.dtype == "int16" and n in needed}
         ctx.calibrated_dtypes = asked
         return
-    source = open_source(request, prepared)
     if source is not None:
         _take(ctx.ranges, collect(request, prepared, source, progress).tensors)
         _tell_dead(prepared)

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from bpuc.base.errors import ConfigError
-from bpuc.flow.calibrate import Progress, ranges_of
+from bpuc.calibrate.noise import ReaderNoise
+from bpuc.data import DataSource
+from bpuc.flow.calibrate import Progress, open_source, ranges_of
 from bpuc.flow.prepare import Prepared, prepare
 from bpuc.flow.report import build_report
 from bpuc.flow.request import Request, make_request
+from bpuc.ir import Graph, Op
 from bpuc.lower import lower
 from bpuc.passkit import Stage, run_pipeline
+from bpuc.passkit.context import Noise
 from bpuc.perf.cost import rescale_us
 from bpuc.plugins import pipeline
 from bpuc.program import Program
@@ -35,8 +40,12 @@ def compile_model(request: Request, progress: Progress | None = None) -> Compile
     if request.march is None:
         raise ConfigError("no march was named", hint="--march bayes-e, or model_parameters.march in the YAML file")
     prepared = prepare(request)
-    ranges_of(request, prepared, progress)
+    source = open_source(request, prepared)
+    ranges_of(request, prepared, source, progress)
     ctx, graph, target = prepared.ctx, prepared.graph, prepared.ctx.need_target()
+    ctx.rescale_us = partial(rescale_us, dtype_bytes=1, target=target)
+    if source is not None and not request.random_data:
+        ctx.measure = partial(_measure, source, request.threads)
     rows = prepared.passes
     rows += run_pipeline(graph, pipeline("place"), ctx, dump_dir=request.dump_dir, first=len(rows))
     rows += run_pipeline(
@@ -49,6 +58,10 @@ def compile_model(request: Request, progress: Progress | None = None) -> Compile
     program = lower(graph, target.march, prepared.model.input_types)
     program.report = build_report(graph, ctx, prepared.model, rows)
     return Compiled(program, prepared)
+
+
+def _measure(source: DataSource, threads: int | None, graph: Graph, readers: list[Op]) -> Noise:
+    return ReaderNoise(graph, source, readers, threads).increase_db
 
 
 def compile_for_perf(model: str | None, march: str | None, options: Mapping[str, Any]) -> Program:

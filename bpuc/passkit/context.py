@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from bpuc.base.errors import ConfigError
+from bpuc.ir import Graph, Op, Tensor
 from bpuc.target.model import Target
 
 
@@ -88,6 +89,11 @@ class Avoided:
     latency_us: float = 0.0
 
 
+# noise increase at a reader in dB, by (tensor, reader, own threshold, shared threshold, threshold of the result); None
+# where that reader was not measured
+Noise = Callable[[Tensor, Op, float, float, float], "float | None"]
+
+
 @dataclass
 class PassContext:
     """One compile: its target, options and statistics, and what the passes found."""
@@ -106,6 +112,10 @@ class PassContext:
     # names of the tensors that are int16, and of the ONNX tensors that fusion made disappear
     int16: set[str] = field(default_factory=set)
     fused: set[str] = field(default_factory=set)
+    # how noise is measured where there are data, and what was measured; the time of a rescale of so many elements
+    measure: Callable[[Graph, list[Op]], Noise] | None = None
+    noise: Noise | None = None
+    rescale_us: Callable[[int], float] | None = None
     # types that the calibration file asks for
     calibrated_dtypes: dict[str, str] = field(default_factory=dict)
 

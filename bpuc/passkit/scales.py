@@ -36,17 +36,21 @@ class UnionFind:
 class ScaleClass:
     """Tensors that data movement ties together: values pass unchanged, so the scale does.
 
-    readers: ops that compute with a member (not those that only move it on, and not concats), and "output" for a graph
-    output: whoever would see a coarser tensor.
+    readers: (member, op) of ops that compute with a member (not those that only move it on, and not concats), with None
+    for a graph output: whoever would see a coarser tensor.
     """
 
     index: int
     tensors: list[Tensor] = field(default_factory=list)
-    readers: list[str] = field(default_factory=list)
+    readers: list[tuple[Tensor, Op | None]] = field(default_factory=list)
 
     @property
     def names(self) -> list[str]:
         return [t.name for t in self.tensors]
+
+    @property
+    def reader_names(self) -> list[str]:
+        return list(dict.fromkeys("the graph output" if op is None else op.name for _, op in self.readers))
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,12 @@ class ConcatEdge:
 
 def is_mover(op: Op) -> bool:
     """An op on the BPU that hands on values unchanged."""
-    return op.device == "BPU" and get(op.kind).behaves(op) is Behaviour.MOVES
+    return op.device == "BPU" and moves(op)
+
+
+def moves(op: Op) -> bool:
+    """An op that hands on values unchanged, wherever it runs."""
+    return get(op.kind).behaves(op) is Behaviour.MOVES
 
 
 def quantized_tensors(graph: Graph) -> list[Tensor]:
@@ -88,11 +97,14 @@ def is_data(op: Op, index: int) -> bool:
 
 
 def scale_classes(graph: Graph) -> tuple[list[ScaleClass], dict[Tensor, int], list[ConcatEdge]]:
-    """The classes, the class of each quantized tensor, and the concat edges between classes."""
+    """The classes, the class of each quantized tensor, and the concat edges between classes.
+
+    Movers on the CPU count too where both ends are quantized: with one scale the way through float loses nothing.
+    """
     tensors = quantized_tensors(graph)
     number = {t: i for i, t in enumerate(tensors)}
     sets = UnionFind(len(tensors))
-    movers = [op for op in graph if is_mover(op)]
+    movers = [op for op in graph if moves(op) and all(t is None or t in number for t in (*op.inputs[:1], *op.outputs))]
     for op in movers:
         if op.kind != "Concat":
             for out in op.outputs:
@@ -103,14 +115,14 @@ def scale_classes(graph: Graph) -> tuple[list[ScaleClass], dict[Tensor, int], li
         for op in movers
         if op.kind == "Concat"
         for i, t in enumerate(op.inputs)
-        if t is not None
+        if t is not None and t in number
     ]
     moving = set(movers)
     outputs = set(graph.outputs)
     for scale_class in classes:
         for tensor in scale_class.tensors:
-            scale_class.readers += [op.name for op in graph.consumers(tensor) if op not in moving]
-            scale_class.readers += ["output"] if tensor in outputs else []
+            scale_class.readers += [(tensor, op) for op in graph.consumers(tensor) if op not in moving]
+            scale_class.readers += [(tensor, None)] if tensor in outputs else []
     return classes, of, edges
 
 

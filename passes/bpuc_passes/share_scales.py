@@ -2,24 +2,29 @@
 
 Structure first, numbers second: classes of tensors that data movement ties together, then the concats that would join
 classes, then for each class whether joining costs anything. A class that only its concat reads joins for free: its
-producer requantizes once, straight to the shared scale. A class with other readers loses log2(T / t) bits there and
-joins when that is at most `max_bits_lost`; else it keeps its own scale and one Rescale.
+producer requantizes once, straight to the shared scale. A class with other readers gets log2(T / t) bits coarser there;
+it joins when that is little, or when a measurement on calibration data says that those readers hardly notice. Else it
+keeps its own scale and one Rescale.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bpuc.base.dtypes import DType
-from bpuc.ir import Graph, QuantParams, Tensor
+from bpuc.ir import Graph, Op, QuantParams, Tensor
 from bpuc.passkit import Change, Group, Numerics, Pass, PassContext, Stage
 from bpuc.passkit.context import Avoided
 from bpuc.passkit.scales import ConcatEdge, ScaleClass, UnionFind, scale_classes
 
-# one value of a type of 8 bits beside one hundred of another: worth telling
+# one value of a type of 8 bits beside eight of another: worth telling
 _TELL_BITS = 3.0
 _MOVED = "values only move between them"
+# noise that readers may gain beyond the bits limit: a base, and more where the rescale is expensive (chosen by hand)
+_BASE_DB, _DB_PER_US, _MOST_DB = 0.5, 0.02, 1.5
+# ops that add their operands' noise to the rounding of their own result
+_ADDING = ("Add", "Sub", "Max", "Min")
 
 
 @dataclass(frozen=True)
@@ -31,38 +36,220 @@ class ShareScales(Pass):
     needs = Stage.PLACED
 
     def run(self, graph: Graph, ctx: PassContext) -> list[Change]:
-        classes, _, edges = scale_classes(graph)
-        own = [_threshold(c, ctx) for c in classes]
-        fixed = [_fixed(c, ctx) for c in classes]
-        own = [o if f is None else f for o, f in zip(own, fixed)]
-        cut = _cut_edges(classes, edges, own, fixed, ctx)
-        joined = [e for i, e in enumerate(edges) if i not in cut]
-        sets = _components(len(classes), joined)
-        top = _group_thresholds(classes, sets, own, fixed)
-        for scale_class in classes:
-            root = sets.find(scale_class.index)
-            for tensor in scale_class.tensors:
+        decision = Decision.start(graph, ctx)
+        decision.cut_edges()
+        doubtful = decision.doubtful_readers()
+        if doubtful and ctx.measure is None:
+            ctx.warn(
+                "no-measurement",
+                "some concat operands keep their own scale by bits lost alone; with --data the error of their other "
+                "readers would be measured",
+            )
+        elif ctx.measure is not None and doubtful:
+            ctx.noise = ctx.measure(graph, doubtful)
+            decision.cut = {}
+            decision.cut_edges()
+        for c in decision.classes:
+            threshold = decision.shared[c.index]
+            for tensor in c.tensors:
                 dtype = DType.INT16 if tensor.name in ctx.int16 else DType.INT8
-                tensor.quant = QuantParams(dtype, (top[root] / dtype.qmax,))
-        changes = _record_groups(classes, sets, own, top, joined, ctx)
-        for edge in joined:
-            if own[edge.member] != own[edge.target]:
+                tensor.quant = QuantParams(dtype, (threshold / dtype.qmax,))
+        for i, edge in enumerate(decision.edges):
+            if i in decision.cut:
+                ctx.cut_reasons[edge.op.name, edge.index] = decision.cut[i]
+            elif edge.op.device == "BPU" and decision.own[edge.member] != decision.own[edge.target]:
                 ctx.avoided.append(Avoided(edge.op.name, edge.tensor.name))
                 ctx.avoided_elements[edge.op.name, edge.tensor.name] = edge.tensor.elements
-        ctx.cut_reasons.update({(edges[i].op.name, edges[i].index): why for i, why in cut.items()})
+        return decision.record()
+
+
+def bits_lost(shared: float, own: float) -> float:
+    """How many bits coarser a tensor of threshold `own` gets at the shared threshold: log2(T / t), at least 0."""
+    return max(0.0, math.log2(shared / own))
+
+
+@dataclass
+class Decision:
+    """Who joins whom: classes with their own thresholds, and the concat edges that were cut with the reasons."""
+
+    ctx: PassContext
+    classes: list[ScaleClass]
+    of: dict[Tensor, int]
+    edges: list[ConcatEdge]
+    own: list[float]
+    fixed: list[float | None]
+    cut: dict[int, str] = field(default_factory=dict)
+    # threshold of each class's group
+    shared: list[float] = field(default_factory=list)
+    # members whose loss, not a fixed scale, cut their edges
+    _doubtful: list[int] = field(default_factory=list)
+    _sets: UnionFind = field(default_factory=lambda: UnionFind(0))
+
+    @classmethod
+    def start(cls, graph: Graph, ctx: PassContext) -> Decision:
+        """Classes and edges of the graph, all edges joined."""
+        classes, of, edges = scale_classes(graph)
+        fixed = [_fixed(c, ctx) for c in classes]
+        own = [_threshold(graph, c, edges, ctx) if f is None else f for c, f in zip(classes, fixed)]
+        return cls(ctx, classes, of, edges, own, fixed)
+
+    def cut_edges(self) -> None:
+        """Cut edges until no class objects. Only cuts are made from round to round, so it ends."""
+        if self.ctx.options.share_scales == "never":
+            why = "--share-scales never: every tensor keeps its own scale"
+            self.cut = {i: why for i, e in enumerate(self.edges) if e.member != e.target}
+            self._join()
+            return
+        while True:
+            self._join()
+            live = [(i, e) for i, e in enumerate(self.edges) if i not in self.cut and e.member != e.target]
+            faults = {e.member: f for _, e in live for f in [self._fault(e)] if f is not None}
+            if not faults:
+                return
+            # the worst one first: its leaving may mend the others
+            worst = max(faults, key=lambda m: (faults[m][0], min(self.classes[m].names)))
+            self.cut.update({i: faults[worst][1] for i, e in live if e.member == worst})
+            if math.isfinite(faults[worst][0]):
+                self._doubtful.append(worst)
+
+    def doubtful_readers(self) -> list[Op]:
+        """Ops whose error must be measured: readers of classes that bits alone did not let join."""
+        if self.ctx.options.share_scales != "auto":
+            return []
+        return [op for m in sorted(self._doubtful) for _, op in self.classes[m].readers if op is not None]
+
+    def _join(self) -> None:
+        """Groups along the edges that are left, and the threshold of each."""
+        self._sets = UnionFind(len(self.classes))
+        for i, edge in enumerate(self.edges):
+            if i not in self.cut:
+                self._sets.union(edge.member, edge.target)
+        top: dict[int, float] = {}
+        pinned: dict[int, float] = {}
+        for c in self.classes:
+            root = self._sets.find(c.index)
+            top[root] = max(top.get(root, 0.0), self.own[c.index])
+            value = self.fixed[c.index]
+            if value is not None:
+                pinned[root] = max(pinned.get(root, 0.0), value)
+        top |= pinned
+        self.shared = [top[self._sets.find(c.index)] for c in self.classes]
+
+    def _fault(self, edge: ConcatEdge) -> tuple[float, str] | None:
+        """(how bad, why) where the edge's member must not take the shared threshold."""
+        c, own, shared = self.classes[edge.member], self.own[edge.member], self.shared[edge.member]
+        fixed, target_fixed = self.fixed[edge.member], self.fixed[edge.target]
+        name = c.tensors[0].name
+        if fixed is not None and abs(fixed - shared) > 1e-9 * shared:
+            return math.inf, f"{name} has a fixed scale"
+        if target_fixed is not None and own > target_fixed * (1 + 1e-9) and c.readers:
+            return math.inf, f"the concat's scale is fixed and would clip {name}, which {c.reader_names[0]} reads too"
+        if self.ctx.options.share_scales == "always":
+            return None
+        worst: tuple[float, str] | None = None
+        for tensor, op in c.readers:
+            lost = self._lost(op, own, shared)
+            limit = self.ctx.options.max_bits_lost
+            if lost <= limit:
+                continue
+            reader = "the graph output" if op is None else op.name
+            why = f"{reader} would read {name} {lost:.2f} bits coarser (limit {limit:g})"
+            measured = self._measured(tensor, op, own, shared)
+            if measured is not None:
+                allowed = self._allowed_db(edge.tensor)
+                if measured <= allowed:
+                    continue
+                why += f", its noise on calibration data would grow by {measured:.2f} dB (limit {allowed:.2f} dB)"
+            worst = max(worst, (lost, why)) if worst is not None else (lost, why)
+        return worst
+
+    def _lost(self, op: Op | None, own: float, shared: float) -> float:
+        """Bits that a reader loses; an op that adds noises loses less where its own result is as coarse."""
+        if op is not None and op.kind in _ADDING and op.out in self.of:
+            result = self.shared[self.of[op.out]]
+            return max(0.0, math.log2(math.hypot(shared, result) / math.hypot(own, result)))
+        return bits_lost(shared, own)
+
+    def _measured(self, tensor: Tensor, op: Op | None, own: float, shared: float) -> float | None:
+        if self.ctx.noise is None or op is None:
+            return None
+        known = self.ctx.ranges.get(op.outputs[0].name)
+        return None if known is None else self.ctx.noise(tensor, op, own, shared, known.threshold)
+
+    def _allowed_db(self, tensor: Tensor) -> float:
+        saved = self.ctx.rescale_us(tensor.elements) if self.ctx.rescale_us is not None else 0.0
+        return min(_MOST_DB, _BASE_DB + _DB_PER_US * saved)
+
+    def record(self) -> list[Change]:
+        """Groups of the report, warnings for members that lose many levels, and the changes."""
+        members: dict[int, list[ScaleClass]] = {}
+        concats: dict[int, dict[str, None]] = {}
+        for c in self.classes:
+            members.setdefault(self._sets.find(c.index), []).append(c)
+        for i, e in enumerate(self.edges):
+            if i not in self.cut:
+                concats.setdefault(self._sets.find(e.member), {})[e.op.name] = None
+        changes = []
+        for root, group in members.items():
+            names = [n for c in group for n in c.names]
+            if len(names) < 2:
+                continue
+            reason = f"joined by Concat {', '.join(concats[root])}" if root in concats else _MOVED
+            shared = self.shared[root]
+            lost = {t.name: round(bits_lost(shared, self._seen(t)), 4) for c in group for t in c.tensors}
+            self.ctx.groups.append(Group(len(self.ctx.groups), names, shared, reason, lost))
+            changes.append(Change(f"{len(names)} tensors share threshold {shared:.6g}", names[0], reason))
+            if root in concats:
+                self._tell_coarse(group, shared)
         return changes
 
+    def _seen(self, tensor: Tensor) -> float:
+        known = self.ctx.ranges.get(tensor.name)
+        return known.threshold if known is not None and known.threshold > 0 else self.own[self.of[tensor]]
 
-def _threshold(scale_class: ScaleClass, ctx: PassContext) -> float:
-    """Largest threshold among the members; constants count with their largest value."""
+    def _tell_coarse(self, group: list[ScaleClass], shared: float) -> None:
+        for c in group:
+            ratio = shared / self.own[c.index]
+            if math.log2(ratio) >= _TELL_BITS:
+                name = c.tensors[0].name
+                self.ctx.warn(
+                    "coarse-member",
+                    f"{name} has a range {ratio:.3g} times smaller than its concat group: the ratio costs it "
+                    f"{math.log2(ratio):.1f} bits of precision ({127 / ratio:.0f} of 127 levels are left)",
+                    name,
+                )
+
+
+def _threshold(graph: Graph, c: ScaleClass, edges: list[ConcatEdge], ctx: PassContext) -> float:
+    """Largest threshold among the members that somebody reads; constants count with their largest value.
+
+    A member that is only moved on is not counted: what a Slice or Split drops may saturate, since nobody sees it.
+    """
+    read = {t for t, _ in c.readers} | {e.tensor for e in edges if e.member == c.index}
     values = []
-    for tensor in scale_class.tensors:
+    for tensor in c.tensors:
         if tensor.const is not None:
             values.append(float(abs(tensor.const).max()) if tensor.const.size else 0.0)
-        elif tensor.name in ctx.ranges:
-            values.append(ctx.ranges[tensor.name].threshold)
+        elif tensor.name in ctx.ranges and (tensor in read or not read or not _only_dropped(graph, tensor)):
+            values.append(_nonzero_threshold(ctx, tensor))
     best = max(values, default=0.0)
     return best if best > 0 and math.isfinite(best) else 1.0
+
+
+def _only_dropped(graph: Graph, tensor: Tensor) -> bool:
+    """Whether every reader of the tensor moves a part of it on."""
+    consumers = graph.consumers(tensor)
+    return (
+        bool(consumers)
+        and tensor not in graph.outputs
+        and all(op.kind in ("Slice", "Gather", "Split") for op in consumers)
+    )
+
+
+def _nonzero_threshold(ctx: PassContext, tensor: Tensor) -> float:
+    """The tensor's threshold; nothing where calibration saw only zeros, so that it does not coarsen its group."""
+    seen = ctx.ranges[tensor.name]
+    return 0.0 if seen.low == seen.high == 0 else seen.threshold
 
 
 def _fixed(scale_class: ScaleClass, ctx: PassContext) -> float | None:
@@ -72,127 +259,3 @@ def _fixed(scale_class: ScaleClass, ctx: PassContext) -> float | None:
             dtype = DType.INT16 if tensor.name in ctx.int16 else DType.INT8
             return ctx.options.fixed_scales[tensor.name] * dtype.qmax
     return None
-
-
-def _components(n: int, edges: list[ConcatEdge]) -> UnionFind:
-    sets = UnionFind(n)
-    for edge in edges:
-        sets.union(edge.member, edge.target)
-    return sets
-
-
-def _group_thresholds(
-    classes: list[ScaleClass], sets: UnionFind, own: list[float], fixed: list[float | None]
-) -> dict[int, float]:
-    top: dict[int, float] = {}
-    pinned: dict[int, float] = {}
-    for c in classes:
-        root = sets.find(c.index)
-        top[root] = max(top.get(root, 0.0), own[c.index])
-        value = fixed[c.index]
-        if value is not None:
-            pinned[root] = max(pinned.get(root, 0.0), value)
-    return {root: pinned.get(root, t) for root, t in top.items()}
-
-
-def bits_lost(shared: float, own: float) -> float:
-    """How many bits coarser a tensor of threshold `own` gets at the shared threshold: log2(T / t), at least 0."""
-    return max(0.0, math.log2(shared / own))
-
-
-def _cut_edges(
-    classes: list[ScaleClass],
-    edges: list[ConcatEdge],
-    own: list[float],
-    fixed: list[float | None],
-    ctx: PassContext,
-) -> dict[int, str]:
-    """Edges that do not join, each with the reason. Only edges are removed from round to round, so it ends."""
-    mode = ctx.options.share_scales
-    if mode == "never":
-        return {
-            i: "--share-scales never: every tensor keeps its own scale"
-            for i, e in enumerate(edges)
-            if e.member != e.target
-        }
-    cut: dict[int, str] = {}
-    while True:
-        live = [(i, e) for i, e in enumerate(edges) if i not in cut and e.member != e.target]
-        sets = _components(len(classes), [e for _, e in live])
-        top = _group_thresholds(classes, sets, own, fixed)
-        faults: dict[int, tuple[float, str]] = {}
-        for _, e in live:
-            c, root = classes[e.member], sets.find(e.member)
-            fault = _fault(c, own[c.index], fixed[c.index], top[root], fixed[e.target], mode, ctx)
-            if fault is not None:
-                faults[c.index] = fault
-        if not faults:
-            return cut
-        # the worst one first: its leaving may mend the others
-        worst = max(faults, key=lambda i: (faults[i][0], min(classes[i].names)))
-        cut.update({i: faults[worst][1] for i, e in live if e.member == worst})
-
-
-def _fault(
-    c: ScaleClass,
-    own: float,
-    fixed: float | None,
-    shared: float,
-    target_fixed: float | None,
-    mode: str,
-    ctx: PassContext,
-) -> tuple[float, str] | None:
-    """(how bad, why) where class c must not take the shared threshold."""
-    name = c.tensors[0].name
-    if fixed is not None and abs(fixed - shared) > 1e-9 * shared:
-        return math.inf, f"{name} has a fixed scale"
-    if target_fixed is not None and own > target_fixed * (1 + 1e-9) and c.readers:
-        return math.inf, f"the concat's scale is fixed and would clip {name}, which {c.readers[0]} reads too"
-    if mode == "always" or not c.readers:
-        return None
-    lost = bits_lost(shared, own)
-    if lost <= ctx.options.max_bits_lost:
-        return None
-    readers = ", ".join(dict.fromkeys(c.readers))
-    return lost, f"{readers} would read {name} {lost:.2f} bits coarser (limit {ctx.options.max_bits_lost:g})"
-
-
-def _record_groups(
-    classes: list[ScaleClass],
-    sets: UnionFind,
-    own: list[float],
-    top: dict[int, float],
-    joined: list[ConcatEdge],
-    ctx: PassContext,
-) -> list[Change]:
-    members: dict[int, list[ScaleClass]] = {}
-    concats: dict[int, dict[str, None]] = {}
-    for c in classes:
-        members.setdefault(sets.find(c.index), []).append(c)
-    for e in joined:
-        concats.setdefault(sets.find(e.member), {})[e.op.name] = None
-    changes = []
-    for root, group in members.items():
-        names = [n for c in group for n in c.names]
-        if len(names) < 2:
-            continue
-        reason = f"joined by Concat {', '.join(concats[root])}" if root in concats else _MOVED
-        lost = {t.name: round(bits_lost(top[root], _own(t, own[c.index], ctx)), 4) for c in group for t in c.tensors}
-        ctx.groups.append(Group(len(ctx.groups), names, top[root], reason, lost))
-        changes.append(Change(f"{len(names)} tensors share threshold {top[root]:.6g}", names[0], reason))
-        for c in group:
-            coarse = bits_lost(top[root], own[c.index])
-            if root in concats and coarse >= _TELL_BITS:
-                name, ratio = c.tensors[0].name, top[root] / own[c.index]
-                ctx.warn(
-                    "coarse-member",
-                    f"{name} has a range {ratio:.3g} times smaller than its concat group: the ratio costs it "
-                    f"{coarse:.1f} bits of precision ({127 / ratio:.0f} of 127 levels are left)",
-                    name,
-                )
-    return changes
-
-
-def _own(tensor: Tensor, fallback: float, ctx: PassContext) -> float:
-    known = ctx.ranges.get(tensor.name)
-    return known.threshold if known is not None and known.threshold > 0 else fallback
