@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import onnxruntime as ort
 
-from bpuc.base.errors import DataError
+from bpuc.base.errors import DataError, ModelError
 from bpuc.frontend.onnx_export import export_float, export_op
 from bpuc.ir import Graph, Op
 from bpuc.ops.base import Array
@@ -30,11 +31,13 @@ class FloatExecutor:
         self.taps = tuple(dict.fromkeys(taps))
         self._computed = [name for name in self.taps if name not in self.inputs]
         options = ort.SessionOptions()
-        options.log_severity_level = 3
+        options.log_severity_level = 4  # its errors come as exceptions
         if threads is not None:
             options.intra_op_num_threads = threads
-        model = export_float(graph, self._computed)
-        self._session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        model = export_float(graph, self._computed).SerializeToString()
+        with _refusals(graph.name):
+            self._session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        self._name = graph.name
 
     def run(self, feeds: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
         """The tapped tensors of one sample, by name, in the order of `taps`; nothing is kept.
@@ -46,7 +49,8 @@ class FloatExecutor:
             DataError: an input is missing or has another shape.
         """
         given = {name: self._fed(name, feeds) for name in self.inputs}
-        results = self._session.run(self._computed, given) if self._computed else []
+        with _refusals(self._name):
+            results = self._session.run(self._computed, given) if self._computed else []
         computed = dict(zip(self._computed, results))
         for name in self.taps:
             yield name, given[name] if name in given else computed.pop(name)
@@ -71,7 +75,22 @@ def run_op(op: Op, feeds: Mapping[str, Array], sessions: dict[Op, ort.InferenceS
     """
     if op not in sessions:
         options = ort.SessionOptions()
-        options.log_severity_level = 3
-        sessions[op] = ort.InferenceSession(export_op(op), options, providers=["CPUExecutionProvider"])
-    results: list[Array] = sessions[op].run(None, dict(feeds))
+        options.log_severity_level = 4
+        with _refusals(op.name):
+            sessions[op] = ort.InferenceSession(export_op(op), options, providers=["CPUExecutionProvider"])
+    with _refusals(op.name):
+        results: list[Array] = sessions[op].run(None, dict(feeds))
     return results
+
+
+@contextmanager
+def _refusals(name: str) -> Iterator[None]:
+    """Turn what onnxruntime throws into an error that names the model."""
+    try:
+        yield
+    except Exception as e:  # its exceptions have no common base
+        raise ModelError(
+            f"onnxruntime cannot run {name}: {str(e).strip()}",
+            want="a model that onnxruntime runs",
+            hint="run the original file in onnxruntime; the node is named above",
+        ) from e

@@ -11,6 +11,7 @@ from onnx import NodeProto
 from bpuc.base.dtypes import DType
 from bpuc.frontend.order import captures
 from bpuc.ir import Attrs, Graph, Op, Tensor
+from bpuc.ops import registry
 from bpuc.ops.base import Array, Shape
 
 
@@ -39,21 +40,22 @@ class GraphBuilder:
     def op(
         self, kind: str, attrs: Attrs, inputs: Sequence[Tensor | None], outputs: Sequence[Tensor], onnx_type: str = ""
     ) -> Op:
-        """Add an op; the one that gives the node's own outputs has the node's name."""
+        """Add an op; the one that gives the node's own outputs has the node's name.
+
+        Raises:
+            ValueError: the operands do not fit each other or the outputs.
+        """
         own = any(t in self._outputs for t in outputs)
         name = self.name if own else self.graph.unique(f"{self.name}_{kind}")
         operands = list(inputs)
         while operands and operands[-1] is None:
             operands.pop()
-        return self.graph.add(
-            kind,
-            attrs,
-            operands,
-            outputs,
-            name=name,
-            origin=(self._origin,),
-            onnx_type=onnx_type or self._op_type,
-        )
+        onnx_type = onnx_type or self._op_type
+        op = self.graph.add(kind, attrs, operands, outputs, name=name, origin=(self._origin,), onnx_type=onnx_type)
+        found, wanted = registry.get(kind).infer(op), [t.shape for t in outputs]
+        if found != wanted:
+            raise ValueError(f"its operands give shapes {found}, where the model has {wanted}")
+        return op
 
     def const(self, array: Array | float, name: str) -> Tensor:
         """A constant under its ONNX name where only one node reads that, else under a unique one."""

@@ -54,6 +54,7 @@ def load(path: str | Path) -> Source:
             want=f"ir_version up to {onnx.IR_VERSION}",
             hint="upgrade onnx, or export the model for an older version",
         )
+    _check_text(path, model.graph)
     opset = _opset(path, model)
     digest = hashlib.sha256(data)
     _load_external(path, model, digest)
@@ -62,6 +63,21 @@ def load(path: str | Path) -> Source:
     if model.functions:
         model = onnx.inliner.inline_local_functions(model)
     return Source(path, model, opset, digest.hexdigest())
+
+
+def _check_text(path: Path, graph: GraphProto) -> None:
+    """Refuse names that are not UTF-8, which protobuf hands out as bytes or not at all."""
+    try:
+        words = [graph.name]
+        for node in graph.node:
+            words += [*node.input, *node.output, node.name, node.op_type, node.domain]
+        words += [a.name for node in graph.node for a in node.attribute]
+        words += [t.name for t in (*graph.initializer, *graph.input, *graph.output, *graph.value_info)]
+        bad = next((word for word in words if not isinstance(word, str)), None)
+    except UnicodeDecodeError as e:
+        bad = e.object
+    if bad is not None:
+        raise ModelError(f"{path} is a damaged ONNX model: the name {bad!r} is not UTF-8", where=str(path), hint=HELP)
 
 
 def _opset(path: Path, model: ModelProto) -> int:

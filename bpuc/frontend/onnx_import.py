@@ -301,6 +301,12 @@ class _Importer:
                     return
                 except Opaque as e:
                     why = str(e)
+                except (ArithmeticError, LookupError, TypeError, ValueError) as e:
+                    raise ModelError(
+                        f"node '{self.build.name}' ({node.op_type}) does not fit its operands: {e}",
+                        where=f"node '{self.build.name}'",
+                        want="attributes and operands that fit together",
+                    ) from e
         self._opaque(node, inputs, outputs, why, outer)
 
     def _opaque(

@@ -45,7 +45,13 @@ def quant_info(inputs: Sequence[Tensor | None], attributes: Mapping[str, Any], d
     """
     x, scale = inputs[0], inputs[1].const if inputs[1] is not None else None
     zero = inputs[2] if len(inputs) > 2 else None
-    if x is None or scale is None or (zero is not None and zero.const is None) or attributes.get("block_size"):
+    if (
+        x is None
+        or scale is None
+        or not scale.size
+        or (zero is not None and zero.const is None)
+        or attributes.get("block_size")
+    ):
         return None
     points = np.zeros(scale.shape, np.int64) if zero is None else zero.value()
     axis = None if scale.size == 1 else int(attributes.get("axis", 1)) % x.rank

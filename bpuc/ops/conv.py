@@ -30,6 +30,7 @@ class Conv(OpDef):
 
     def infer(self, op: Op) -> list[Shape]:
         a, x, w = cast(ConvAttrs, op.attrs), op.input(0).shape, op.input(1).shape
+        _check_ranks(op, w[0])
         if x[1] != w[1] * a.group or w[0] % a.group:
             raise ValueError(f"{op.name}: {x[1]} channels do not fit weights {list(w)} in {a.group} groups")
         rank = len(x) - 2
@@ -93,6 +94,7 @@ class ConvTranspose(Conv):
 
     def infer(self, op: Op) -> list[Shape]:
         a, x, w = cast(ConvAttrs, op.attrs), op.input(0).shape, op.input(1).shape
+        _check_ranks(op, w[1] * a.group)
         if x[1] != w[0] or x[1] % a.group:
             raise ValueError(f"{op.name}: {x[1]} channels do not fit weights {list(w)} in {a.group} groups")
         rank = len(x) - 2
@@ -121,6 +123,19 @@ def _check(node: OnnxNode, rank: int) -> None:
         raise Opaque(f"{node.op_type} whose bias is not constant")
     if not 1 <= rank <= 3:
         raise Opaque(f"{node.op_type} with {rank} spatial axes")
+
+
+def _check_ranks(op: Op, channels: int) -> None:
+    a, rank = cast(ConvAttrs, op.attrs), op.input(0).rank
+    bias = op.maybe(2)
+    if op.input(1).rank != rank or (len(a.strides), len(a.dilations), len(a.pads)) != (
+        rank - 2,
+        rank - 2,
+        2 * rank - 4,
+    ):
+        raise ValueError(f"{op.name}: weights, strides, dilations or pads are not for {rank - 2} spatial axes")
+    if bias is not None and bias.shape != (channels,):
+        raise ValueError(f"{op.name}: bias {list(bias.shape)} is not for {channels} channels")
 
 
 DEFS = (Conv(), ConvTranspose())

@@ -1,0 +1,166 @@
+"""Input shapes: dynamic, fixed by the user, contradicting; element types; external data."""
+
+import numpy as np
+import onnx
+import pytest
+
+from bpuc.base.dtypes import DType
+from bpuc.base.errors import ModelError
+from bpuc.frontend import export_float, import_model
+from tests.unit.ops.onnx_cases import imported, model, run, values
+
+h = onnx.helper
+node = h.make_node
+
+
+def dynamic(*dims):
+    return model([node("Relu", ["images"], ["y"])], {"images": list(dims)}, ["y"])
+
+
+def test_dynamic_batch_is_one_with_a_warning(tmp_path):
+    result = imported(dynamic("N", 3, 4, 4), tmp_path)
+    assert result.graph.inputs[0].shape == (1, 3, 4, 4)
+    ((code, message, where),) = result.warnings
+    assert (code, where) == ("dynamic-batch", "images")
+    assert "dynamic" in message
+    assert "[N, 3, 4, 4]" in message
+
+
+@pytest.mark.parametrize("dims", [("N", 3, "H", 4), (1, "C"), (0, 3), (2, 0)])
+def test_other_open_dimensions_are_refused_with_the_remedy(dims, tmp_path):
+    with pytest.raises(ModelError, match="shape of input 'images'") as caught:
+        imported(dynamic(*dims), tmp_path)
+    assert "--input-shape images:" in (caught.value.hint or "")
+
+
+def test_given_shape(tmp_path):
+    result = imported(dynamic("N", 3, "H", 4), tmp_path, input_shapes={"images": (2, 3, 6, 4)})
+    assert result.graph.outputs[0].shape == (2, 3, 6, 4)
+    assert result.warnings == []
+
+
+def test_shapes_of_a_later_source_are_asked_with_the_names_and_lose(tmp_path):
+    asked = []
+
+    def more(names):
+        asked.append(list(names))
+        return {"images": (9, 3, 9, 4)}
+
+    given = {"images": (2, 3, 6, 4)}
+    assert imported(dynamic("N", 3, "H", 4), tmp_path, more_shapes=more).graph.inputs[0].shape == (9, 3, 9, 4)
+    both = imported(dynamic("N", 3, "H", 4), tmp_path, input_shapes=given, more_shapes=more)
+    assert both.graph.inputs[0].shape == (2, 3, 6, 4)
+    assert asked == [["images"], ["images"]]
+
+
+@pytest.mark.parametrize(
+    ("shapes", "words"),
+    [
+        ({"imagez": (1, 3, 4, 4)}, r"'imagez'.*'images'"),
+        ({"images": (1, 3, 0, 4)}, r"\[1, 3, 0, 4\].*'images'.*below 1"),
+        ({"images": (1, 5, 4, 4)}, r"\[1, 5, 4, 4\].*contradicts.*\[N, 3, H, 4\]"),
+        ({"images": (1, 3, 4)}, r"\[1, 3, 4\].*contradicts"),
+    ],
+)
+def test_shapes_that_are_wrong(shapes, words, tmp_path):
+    with pytest.raises(ModelError, match=words):
+        imported(dynamic("N", 3, "H", 4), tmp_path, input_shapes=shapes)
+
+
+def test_input_without_a_shape(tmp_path):
+    proto = dynamic(1, 3)
+    proto.graph.input[0].type.tensor_type.ClearField("shape")
+    with pytest.raises(ModelError, match="unknown"):
+        imported(proto, tmp_path)
+    assert imported(proto, tmp_path, input_shapes={"images": (4, 2)}).graph.outputs[0].shape == (4, 2)
+
+
+def test_initializers_that_are_listed_as_inputs_are_none(tmp_path):
+    proto = model([node("Add", ["x", "c"], ["y"])], {"x": [2, 3]}, ["y"], {"c": values((2, 3))})
+    proto.graph.input.insert(0, h.make_tensor_value_info("c", 1, [2, 3]))
+    assert [t.name for t in imported(proto, tmp_path).graph.inputs] == ["x"]
+
+
+@pytest.mark.parametrize(("element", "given"), [(10, DType.FLOAT16), (11, DType.FLOAT32), (16, DType.FLOAT32)])
+def test_other_floats_become_float32(element, given, tmp_path):
+    numbers = [1.5, -2.0, 0.25]
+    constant = h.make_tensor("c", element, [3], numbers)
+    graph = h.make_graph(
+        [node("Mul", ["x", "c"], ["m"]), node("Cast", ["m"], ["y"], to=1)],
+        "g",
+        [h.make_tensor_value_info("x", element, [2, 3])],
+        [h.make_tensor_value_info("y", 1, [2, 3])],
+        [constant],
+    )
+    proto = h.make_model(graph, opset_imports=[h.make_opsetid("", 13)], ir_version=8)
+    result = imported(proto, tmp_path)
+    (op,) = result.graph
+    assert op.input(1).dtype is DType.FLOAT32
+    assert op.input(1).value().tolist() == numbers
+    assert result.input_types == {"x": given}
+    assert {code for code, _, _ in result.warnings} == {"float-type"}
+    x = values((2, 3))
+    np.testing.assert_allclose(run(export_float(result.graph), {"x": x})["y"], x * np.array(numbers, np.float32))
+
+
+def test_doubles_beyond_float32_become_its_ends(tmp_path):
+    constant = h.make_tensor("c", 11, [2], [-1e300, 1.0])
+    graph = h.make_graph(
+        [node("Max", ["x", "c"], ["y"])],
+        "g",
+        [h.make_tensor_value_info("x", 11, [1, 2])],
+        [h.make_tensor_value_info("y", 11, [1, 2])],
+        [constant],
+    )
+    result = imported(h.make_model(graph, opset_imports=[h.make_opsetid("", 13)], ir_version=8), tmp_path)
+    (op,) = result.graph
+    assert op.input(1).value()[0] == np.finfo(np.float32).min
+
+
+def external(folder, location="w.bin", **entries):
+    """A model whose weights lie in another file."""
+    proto = model([node("Add", ["x", "c"], ["y"])], {"x": [4, 8]}, ["y"], {"c": values((4, 8))})
+    folder.mkdir(exist_ok=True)
+    tensor = proto.graph.initializer[0]
+    (folder / "w.bin").write_bytes(b"\0" * 16 + tensor.raw_data)
+    onnx.external_data_helper.set_external_data(tensor, location, **({"offset": 16, "length": 128} | entries))
+    tensor.ClearField("raw_data")
+    path = folder / "model.onnx"
+    path.write_bytes(proto.SerializeToString())
+    return path
+
+
+def test_external_data(tmp_path):
+    path = external(tmp_path / "m")
+    first = import_model(path)
+    (op,) = first.graph
+    np.testing.assert_array_equal(op.input(1).value(), values((4, 8)))
+    (tmp_path / "m" / "w.bin").write_bytes(b"\1" * 144)
+    assert import_model(path).sha256 != first.sha256
+
+
+@pytest.mark.parametrize(
+    ("location", "entries", "words"),
+    [
+        ("missing.bin", {}, r"'missing\.bin'.*no such file"),
+        ("../outside.bin", {}, r"'\.\./outside\.bin'.*outside"),
+        ("/etc/passwd", {}, r"'/etc/passwd'.*outside"),
+        ("w.bin", {"length": 4000}, r"'w\.bin'.*ends at byte 144"),
+        ("w.bin", {"offset": 140}, r"'w\.bin'.*ends at byte 144"),
+        ("w.bin", {"length": 64}, "'c' is damaged"),
+        ("", {}, "outside"),
+    ],
+)
+def test_external_data_that_cannot_be_used(location, entries, words, tmp_path):
+    (tmp_path / "outside.bin").write_bytes(b"\0" * 999)
+    with pytest.raises(ModelError, match=words) as caught:
+        import_model(external(tmp_path / "m", location, **entries))
+    assert caught.value.where == "initializer 'c'"
+
+
+def test_link_out_of_the_folder_is_refused(tmp_path):
+    (tmp_path / "outside.bin").write_bytes(b"\0" * 999)
+    path = external(tmp_path / "m", "link.bin")
+    (tmp_path / "m" / "link.bin").symlink_to(tmp_path / "outside.bin")
+    with pytest.raises(ModelError, match=r"'link\.bin'.*outside"):
+        import_model(path)
