@@ -17,6 +17,10 @@ MAX_SHIFT = 62
 Int64Array = npt.NDArray[np.int64]
 
 
+class MultiplierError(ValueError):
+    """A real multiplier that the machine's pair of integers cannot express."""
+
+
 def round_half_up(x: npt.NDArray[np.float64] | float) -> Int64Array:
     """Nearest integer, ties toward +infinity: the rounding rule of every instruction, Quantize included."""
     return np.floor(np.asarray(x, np.float64) + 0.5).astype(np.int64)
@@ -33,10 +37,10 @@ def quantize_multiplier(real: float, bits: int = MULTIPLIER_BITS) -> tuple[int, 
         mult with 2**(bits-1) <= |mult| < 2**bits where the shift allows, and 1 <= shift <= 62.
 
     Raises:
-        ValueError: `real` is not finite or needs a shift below 1.
+        MultiplierError: `real` is not finite or needs a shift below 1.
     """
     if not math.isfinite(real):
-        raise ValueError(f"multiplier {real} is not finite")
+        raise MultiplierError(f"multiplier {real} is not finite")
     if real == 0:
         return 0, 1
     exponent = math.frexp(abs(real))[1]
@@ -46,7 +50,7 @@ def quantize_multiplier(real: float, bits: int = MULTIPLIER_BITS) -> tuple[int, 
         mult >>= 1
         shift -= 1
     if shift < 1:
-        raise ValueError(f"multiplier {real} is too large for {bits} bits and a shift of at least 1")
+        raise MultiplierError(f"multiplier {real:.3g} is too large for {bits} bits and a shift of at least 1")
     return (mult if real > 0 else -mult), shift
 
 
@@ -61,12 +65,17 @@ def requantize(acc: Int64Array, mult: Int64Array | int, shift: Int64Array | int,
 def quantize_multipliers(
     real: npt.NDArray[np.float64], bits: int = MULTIPLIER_BITS, max_shift: int = MAX_SHIFT
 ) -> tuple[Int64Array, Int64Array]:
-    """`quantize_multiplier` for an array, element by element; `max_shift` costs tiny ones their bits."""
+    """`quantize_multiplier` for an array, element by element; `max_shift` costs tiny ones their bits.
+
+    Raises:
+        MultiplierError: as there.
+    """
     exponent = np.frexp(np.abs(real))[1].astype(np.int64)
     shift = np.where(real == 0, 1, np.minimum(bits - exponent, max_shift))
     mult = round_half_up(np.ldexp(np.abs(real), shift.astype(np.int32)))
     over = mult == 1 << bits
     mult, shift = np.where(over, mult >> 1, mult), shift - over
     if not np.isfinite(real).all() or (shift < 1).any():
-        raise ValueError(f"a multiplier is not finite or too large for {bits} bits and a shift of at least 1")
+        largest = float(np.abs(real).max())
+        raise MultiplierError(f"multiplier {largest:.3g} is too large for {bits} bits and a shift of at least 1")
     return np.where(real < 0, -mult, mult), shift

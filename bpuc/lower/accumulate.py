@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from bpuc.base.certificate import certifiable
 from bpuc.base.dtypes import DType
-from bpuc.base.rounding import quantize_multipliers, round_half_up
-from bpuc.ir import Op
+from bpuc.base.rounding import MAX_SHIFT, MULTIPLIER_BITS, MultiplierError, quantize_multipliers, round_half_up
+from bpuc.ir import Op, Tensor
 from bpuc.isa import Conv, ConvTranspose, MatMul, Ref, contiguous_strides
 from bpuc.lower.builder import Array, Builder, clamp_of, quant_of, refuse, step_of
 from bpuc.ops.attrs import AffineAttrs, ConvAttrs, MatMulAttrs
 from bpuc.passkit.weights import by_channel, with_weights
 
-# beside a residual the shift is bounded so that residual * multiplier stays inside int64
+# accumulator * multiplier and residual * multiplier each stay below this power of two, so that their sum and the
+# rounding term fit int64
+_PRODUCT_BITS = 61
+# beside a residual of ordinary size float64 holds every product, too
 _RESIDUAL_SHIFT = 40
 _INT32_MAX = (1 << 31) - 1
 
@@ -35,12 +39,20 @@ def lower_conv(op: Op, b: Builder) -> None:
             w=b.constant(integers),
             y=b.ref(y),
             strides=attrs.strides,
-            pads=attrs.pads,
+            pads=_cut(attrs) if op.kind == "ConvTranspose" else attrs.pads,
             dilations=attrs.dilations,
             group=attrs.group,
             **common,
         )
     )
+
+
+def _cut(attrs: ConvAttrs) -> tuple[int, ...]:
+    """What is cut off a full transposed convolution: output_padding lets that much of the end stay."""
+    spatial = len(attrs.strides)
+    extra = attrs.output_padding or (0,) * spatial
+    ends = (max(0, p - e) for p, e in zip(attrs.pads[spatial:], extra))
+    return (*attrs.pads[:spatial], *ends)
 
 
 def lower_affine(op: Op, b: Builder) -> None:
@@ -115,32 +127,40 @@ def _tail(
             integers = np.clip(integers, -_INT32_MAX, _INT32_MAX)
         if integers.any():
             fields["bias"] = b.constant(integers.astype(np.int64 if wide else np.int32))
-    bound = None if wide else _bound(op, weights, integers)
-    if bound is not None and weights is not None and int(bound.max(initial=0)) > _INT32_MAX:
-        raise refuse(op, f"its accumulator could reach {bound.max()}, beyond int32")
+    bound = _bound(op, weights, integers)
+    peak = int(bound.max(initial=0))
+    if not wide and peak > _INT32_MAX:
+        raise refuse(op, f"its accumulator could reach {peak}, beyond int32")
     if quant_of(y).dtype is DType.INT32:
         return fields
     residual = op.maybe(3)
     real = unit / step_of(y)
-    try:
-        mult, shift = quantize_multipliers(real, max_shift=62 if residual is None else _RESIDUAL_SHIFT)
-    except ValueError as e:
-        raise refuse(op, f"the scale of {y.name} ({step_of(y):.3g}) is too small beside its operands: {e}") from e
-    if residual is None and bound is not None and quant_of(y).dtype is DType.INT8:
+    ratio = 0.0 if residual is None else step_of(residual) / step_of(y)
+    bits = min(MULTIPLIER_BITS, _PRODUCT_BITS - peak.bit_length())
+    mult, shift = quantize_multipliers(real, bits, MAX_SHIFT if residual is None else _residual_shift(residual, ratio))
+    if residual is None and not wide and quant_of(y).dtype is DType.INT8:
         mult = certifiable(mult, shift, real, bound if bound.size == mult.size else np.full(1, bound.max()), lo, hi)
     fields["mult"] = b.constant(mult.astype(np.int32))
     fields["shift"] = b.constant(shift.astype(np.int32))
     if residual is not None:
-        ratio = step_of(residual) / step_of(y)
         fields["res"] = b.ref(residual)
         fields["res_mult"] = b.constant(round_half_up(ratio * np.ldexp(1.0, shift.astype(np.int32))))
     return fields
 
 
+def _residual_shift(residual: Tensor, ratio: float) -> int:
+    """The largest shift for which residual * round(ratio * 2**shift) stays inside `_PRODUCT_BITS`."""
+    _, exponent = math.frexp(ratio * -quant_of(residual).dtype.qmin)
+    if exponent >= _PRODUCT_BITS:
+        raise MultiplierError(f"multiplier {ratio:.3g} of the residual is too large for a shift of at least 1")
+    return min(_RESIDUAL_SHIFT, _PRODUCT_BITS - exponent)
+
+
 def _bound(op: Op, weights: Array | None, bias: Array | None) -> Array:
     """The largest magnitude that the accumulator of each channel can have, whatever the input."""
+    largest = -quant_of(op.input(0)).dtype.qmin
     if weights is None:
-        sums = np.array([op.input(0).shape[-1] * 128 * 128], np.int64)
+        sums = np.array([op.input(0).shape[-1] * largest * -quant_of(op.input(1)).dtype.qmin], np.int64)
     else:
-        sums = np.abs(by_channel(op, weights.astype(np.int64))).sum(1) * 128
+        sums = np.abs(by_channel(op, weights.astype(np.int64))).sum(1) * largest
     return np.asarray(sums if bias is None else sums + np.abs(bias))

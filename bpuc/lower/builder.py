@@ -8,7 +8,7 @@ import numpy as np
 
 from bpuc.base.dtypes import DType
 from bpuc.base.errors import BpucError, ModelError
-from bpuc.base.rounding import round_half_up
+from bpuc.base.rounding import Int64Array, round_half_up
 from bpuc.ir import Op, QuantParams, Tensor
 from bpuc.isa import Instruction, Ref, Space, contiguous_strides
 from bpuc.lower.memory import VirtualMemory, aligned
@@ -70,8 +70,15 @@ class Builder:
 def quantize_constant(tensor: Tensor) -> Array:
     """Integers of a constant that is read like an activation: clamp(floor(x / scale + 0.5))."""
     quant = quant_of(tensor)
-    q = round_half_up(tensor.value().astype(np.float64) / quant.step)
-    return np.clip(q, quant.dtype.qmin, quant.dtype.qmax).astype(quant.dtype.numpy)
+    return saturated(tensor.value(), quant.step, quant.dtype.qmin, quant.dtype.qmax).astype(quant.dtype.numpy)
+
+
+def saturated(real: Array | float, step: Array | float, lo: int, hi: int) -> Int64Array:
+    """Integers of real values in steps, clamped to lo..hi; values may be infinite.
+
+    Clamped before rounding, since what is beyond int64 has no integer.
+    """
+    return round_half_up(np.clip(np.asarray(real, np.float64) / step, lo, hi))
 
 
 def quant_of(tensor: Tensor) -> QuantParams:
@@ -95,9 +102,9 @@ def clamp_of(out: Tensor, low: float | None = None, high: float | None = None) -
     if quant.dtype is DType.INT32:
         return lo, hi
     if low is not None:
-        lo = int(np.clip(round_half_up(low / quant.step), lo, hi))
+        lo = int(saturated(low, quant.step, lo, hi))
     if high is not None:
-        hi = int(np.clip(round_half_up(high / quant.step), lo, hi))
+        hi = int(saturated(high, quant.step, lo, hi))
     return lo, hi
 
 

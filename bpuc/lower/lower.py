@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from bpuc.base.dtypes import DType
+from bpuc.base.rounding import MultiplierError
 from bpuc.ir import Graph, Op, Tensor
 from bpuc.isa import Device
 from bpuc.lower.accumulate import lower_affine, lower_conv, lower_matmul
@@ -80,7 +81,10 @@ def lower(graph: Graph, march: str, declared: Mapping[str, DType | None] | None 
     for index, op in enumerate(ops):
         b.op = index
         start = len(b.instructions)
-        _lower_op(op, b)
+        try:
+            _lower_op(op, b)
+        except MultiplierError as e:
+            raise refuse(op, f"the scale of its result {_scales(op.outputs)} is too small: {e}") from e
         for tensor in op.outputs:
             b.written[tensor] = len(b.instructions) - 1
         symbols.append(OpSymbol(op.name, report_op(op), op.segment, op.origin))
@@ -108,6 +112,11 @@ def lower(graph: Graph, march: str, declared: Mapping[str, DType | None] | None 
         ops=symbols,
         segments=segments,
     )
+
+
+def _scales(tensors: Sequence[Tensor]) -> str:
+    steps = [f"{t.name} ({max(t.quant.scale):.3g})" for t in tensors if t.quant is not None]
+    return ", ".join(steps)
 
 
 def report_op(op: Op) -> str:

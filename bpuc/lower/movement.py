@@ -12,7 +12,7 @@ from bpuc.isa import Fill, Gather, Move, Ref, ResizeLinear
 from bpuc.isa.core import MAX_RANK
 from bpuc.isa.resize import FRACTION_BITS
 from bpuc.lower.accumulate import reshaped
-from bpuc.lower.builder import Builder, clamp_of, refuse, step_of
+from bpuc.lower.builder import Builder, clamp_of, refuse, saturated, step_of
 from bpuc.ops.attrs import (
     AxisAttrs,
     BlockAttrs,
@@ -121,7 +121,7 @@ def lower_pad(op: Op, b: Builder) -> None:
     assert isinstance(op.attrs, PadAttrs)
     x, y = b.ref(op.input(0)), b.ref(op.out)
     lo, hi = clamp_of(op.out)
-    value = int(np.clip(round_half_up(op.attrs.value / step_of(op.out)), lo, hi))
+    value = int(saturated(op.attrs.value, step_of(op.out), lo, hi))
     b.emit(Fill(op=b.op, y=y, value=value))
     inner = y
     for axis, size in enumerate(x.shape):

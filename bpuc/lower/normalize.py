@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from bpuc.base.dtypes import DType
-from bpuc.base.rounding import quantize_multiplier, round_half_up
+from bpuc.base.rounding import MultiplierError, quantize_multiplier, round_half_up
 from bpuc.ir import Op
 from bpuc.isa import Norm, Softmax
 from bpuc.isa.lut import INT16_ENTRIES, INT16_STEP_BITS
@@ -28,7 +28,10 @@ def lower_softmax(op: Op, b: Builder) -> None:
         distances = np.arange(INT16_ENTRIES, dtype=np.float64) * (1 << INT16_STEP_BITS)
     table = round_half_up(np.exp(-distances * step_of(x)) * (1 << 15)).astype(np.int32)
     lo, hi = clamp_of(y)
-    mult = int(round_half_up((1 << 16) / step_of(y)))
+    mult = int(round_half_up(min((1 << 16) / step_of(y), 2.0**62)))
+    # an exponential has 16 bits, and the quotient's numerator 2 * e * mult must stay inside int64
+    if mult.bit_length() > 44:
+        raise MultiplierError(f"multiplier {mult:.3g} is too large for a softmax")
     b.emit(Softmax(op=b.op, x=b.ref(x), table=b.constant(table), y=b.ref(y), axis=attrs.axis, mult=mult, lo=lo, hi=hi))
 
 
@@ -44,6 +47,10 @@ def lower_norm(op: Op, b: Builder) -> None:
     gain = op.input(1).value().astype(np.float64) / step_of(y) / (1 << _Z_BITS)
     _, shift = quantize_multiplier(float(np.abs(gain).max(initial=0.0)) or 1.0)
     bias = op.input(2).value().astype(np.float64) / step_of(y)
+    # beside tiny gains the offset bounds the shift: bias * 2**shift is an int64
+    shift = min(shift, 60 - math.frexp(float(np.abs(bias).max(initial=0.0)))[1])
+    if shift < 1:
+        raise MultiplierError(f"offset of {np.abs(bias).max():.3g} steps is too large")
     lo, hi = clamp_of(y)
     b.emit(
         Norm(
