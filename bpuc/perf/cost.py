@@ -25,14 +25,15 @@ from bpuc.isa import (
     Softmax,
     Space,
 )
-from bpuc.perf.hardware import Hardware, HardwareSource
+from bpuc.target import timing
+from bpuc.target.hardware import Hardware, HardwareSource
 
 
 def compute_us(ins: Instruction, hw: Hardware) -> float:
     """Busy time of the instruction's engine in microseconds, without DDR traffic and overhead."""
     if ins.device is Device.CPU:
         return _cpu_us(ins, hw)
-    return max(_engine_cycles(ins, hw), _operand_cycles(ins, hw)) / hw.cycles_per_us
+    return timing.bpu_us(hw, _engine_cycles(ins, hw), sum(r.nbytes for r in (*_data(ins), *ins.writes())))
 
 
 def rescale_us(elements: int, dtype_bytes: int, target: HardwareSource) -> float:
@@ -41,9 +42,8 @@ def rescale_us(elements: int, dtype_bytes: int, target: HardwareSource) -> float
     Used to weigh a rescale against a coarser scale before any program exists.
     """
     hw = Hardware.of(target)
-    engine = elements * dtype_bytes / hw.vector_elems_per_cycle
-    operands = 2 * elements * dtype_bytes / hw.sram_bytes_per_cycle
-    return hw.instruction_us + max(engine, operands) / hw.cycles_per_us
+    nbytes = elements * dtype_bytes
+    return hw.instruction_us + timing.bpu_us(hw, nbytes / hw.vector_elems_per_cycle, 2 * nbytes)
 
 
 def _engine_cycles(ins: Instruction, hw: Hardware) -> float:
@@ -65,30 +65,18 @@ def _engine_cycles(ins: Instruction, hw: Hardware) -> float:
 
 
 def _mac_cycles(ins: Conv | ConvTranspose | MatMul, hw: Hardware) -> float:
-    """MACs with all channel blocks filled, over the array's rate.
-
-    Groups narrower than a block share it: the array then computes the whole block and the result keeps its diagonal,
-    which is why a depthwise convolution costs as much as one with a block of input channels.
-    """
     if isinstance(ins, MatMul):
         wide, taps, group = (ins.a, ins.b), 1, 1
         cin, cout = ins.a.shape[-1], ins.y.shape[-1]
-        pixels = ins.y.elements // max(cout, 1)
+        positions = ins.y.elements // max(cout, 1)
     else:
         wide, group = (ins.x, ins.w), ins.group
         taps = math.prod(ins.w.shape[2:])
         cin, cout = ins.x.shape[1], ins.y.shape[1]
         spread = ins.y if isinstance(ins, Conv) else ins.x
-        pixels = spread.elements // max(spread.shape[1], 1)
-    inner = min(cin, max(cin / group, hw.mac_out_block))
-    padded = _up(inner, hw.mac_in_block if inner > 4 else 4) * _up(cout, hw.mac_out_block)
-    factor = math.prod(hw.mac_int16_factor for r in wide if r.dtype.itemsize > 1)
-    return factor * taps * padded * _up(pixels, hw.mac_pixel_block) / hw.mac_per_cycle_int8
-
-
-def _operand_cycles(ins: Instruction, hw: Hardware) -> float:
-    """Cycles to carry the activations of an instruction between on-chip memory and its engine."""
-    return sum(r.nbytes for r in (*_data(ins), *ins.writes())) / hw.sram_bytes_per_cycle
+        positions = spread.elements // max(spread.shape[1], 1)
+    int16 = sum(r.dtype.itemsize > 1 for r in wide)
+    return timing.mac_cycles(hw, cin=cin, cout=cout, positions=positions, taps=taps, group=group, int16_operands=int16)
 
 
 def _data(ins: Instruction) -> list[Ref]:
@@ -111,13 +99,8 @@ def _scatters(move: Move) -> bool:
 def _cpu_us(ins: Instruction, hw: Hardware) -> float:
     elements = ins.work().elements
     if isinstance(ins, Quantize):
-        return elements * hw.cpu_quantize_ns_per_elem * 1e-3
+        return timing.quantize_us(hw, elements)
     if isinstance(ins, Dequantize):
-        return elements * hw.cpu_dequantize_ns_per_elem * 1e-3
+        return timing.dequantize_us(hw, elements)
     flops = ins.flops if isinstance(ins, CallOnnx) else elements
-    nbytes = sum(ref.nbytes for _, ref in ins.operands())
-    return max(flops / (hw.cpu_gflops * 1e3), nbytes / (hw.cpu_gb_per_s * 1e3))
-
-
-def _up(value: float, block: float) -> float:
-    return math.ceil(value / block) * block
+    return timing.cpu_us(hw, flops, sum(ref.nbytes for _, ref in ins.operands()))

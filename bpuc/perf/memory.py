@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bpuc.isa import Device, Eltwise, Lut, Ref, Rescale, Space
-from bpuc.perf.hardware import Hardware
 from bpuc.program import Program
+from bpuc.target.hardware import Hardware
 
 _POINTWISE = (Eltwise, Lut, Rescale)
 

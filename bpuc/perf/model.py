@@ -7,11 +7,11 @@ from typing import Any
 
 from bpuc.isa import Ref
 from bpuc.perf.cost import rescale_us
-from bpuc.perf.hardware import Hardware
 from bpuc.perf.memory import plan_memory
 from bpuc.perf.rows import build_rows
 from bpuc.perf.timeline import CALL, Row, schedule
 from bpuc.program import Program
+from bpuc.target.hardware import Hardware
 from bpuc.target.model import Target
 
 SCHEMA = "bpuc.perf/1"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bpuc.isa import Device
 from bpuc.perf.cost import compute_us
-from bpuc.perf.hardware import Hardware
 from bpuc.perf.memory import MemoryPlan
 from bpuc.perf.timeline import CALL, Row
 from bpuc.program import Program
+from bpuc.target.hardware import Hardware
 
 
 def build_rows(program: Program, plan: MemoryPlan, hw: Hardware) -> list[Row]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from bpuc.perf.hardware import Hardware
+from bpuc.target.hardware import Hardware
 
 CALL = "call"
 

@@ -28,7 +28,7 @@ from bpuc.isa import (
     Space,
 )
 from bpuc.perf.cost import compute_us, rescale_us
-from bpuc.perf.hardware import Hardware
+from bpuc.target.hardware import Hardware
 from tests.unit.perf.perf_samples import dense, target
 
 HW = Hardware.of(target())

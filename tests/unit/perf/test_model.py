@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from bpuc.base.dtypes import DType
 from bpuc.isa import Move
 from bpuc.perf import estimate
-from bpuc.perf.hardware import Hardware
 from bpuc.perf.memory import stored_bytes
 from bpuc.program import OpSymbol, Program, Segment
+from bpuc.target.hardware import Hardware
 from tests.unit.perf.perf_samples import Builder, chain, dense, target
 
 
