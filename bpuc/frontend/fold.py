@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import onnx
+import onnx.reference
 import onnxruntime as ort
 from onnx import NodeProto
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import onnx
+import onnx.inliner
+import onnx.version_converter
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 
 from bpuc.base.errors import ModelError, did_you_mean

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 import onnx
+import onnx.version_converter
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 from bpuc.base.errors import ModelError
@@ -54,6 +55,14 @@ class _Writer:
         if opset >= self.opset or _same_form(node.op_type, opset, self.opset):
             self.nodes.append(node)
             return
+        if (
+            node.op_type == "Hardmax"
+        ):  # the converter lets its old meaning, over all axes from `axis` on, pass as the new
+            raise ModelError(
+                f"node '{node.name}' (Hardmax) of opset {opset} has no form in opset {self.opset}",
+                where=f"node '{node.name}'",
+                hint="export the model for opset 13 or newer",
+            )
         types = {n: type_proto(t) for n, t in zip(node.input, self._op.inputs if self._op else ()) if t is not None}
         model = _one_node(node, types, opset)
         try:
@@ -121,7 +130,8 @@ def export_float(graph: Graph, outputs: Sequence[str] = ()) -> ModelProto:
         writer.write(op)
     results = []
     for name, tensor in zip(graph.output_names, graph.outputs):
-        if name != tensor.name:
+        # an output that is an input needs no node, and may not have one of that name
+        if name != tensor.name and name not in {t.name for t in graph.inputs}:
             writer._op = None
             writer.node("Identity", [writer.operand(tensor)], [name])
         results.append(onnx.helper.make_value_info(name, type_proto(tensor)))

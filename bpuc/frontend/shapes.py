@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import onnx
+import onnx.shape_inference
 from onnx import NodeProto, OperatorSetIdProto, TensorProto, TypeProto
 
 from bpuc.base.errors import ModelError
