@@ -1,9 +1,9 @@
 """Proof that a requantization in float32 gives the machine's integers, for every accumulator.
 
 The machine: ``f(acc) = (acc*mult + 2**(shift-1)) >> shift``. The integer kernels of CPU libraries:
-``g(acc) = rint(float32(acc) * scale)`` with ties to even; both clamped. With positive factors both are monotone step
-functions, so they agree on all accumulators if they agree on the two integers around each of f's thresholds, of which
-at most 255 lie in the range of an int8.
+``g(acc) = rint(float32(acc) * scale)`` with ties to even; both clamped. With factors not below zero both are monotone
+step functions, so they agree on all accumulators if they agree on the two integers around each of f's thresholds, of
+which at most 255 lie in the range of an int8.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bpuc.base.rounding import Int64Array
+from bpuc.base.rounding import MAX_SHIFT, Int64Array
 
-# k << shift has to stay far from the end of int64
-_MAX_SHIFT = 46
+_FAR = 1 << 40  # stands for a threshold that no accumulator reaches
 # widest change of a multiplier, in its last place: 2**-15 of a 22-bit one
 _REACH = 64
 
@@ -30,13 +29,15 @@ def certified_scales(
         mult, shift: [C]. bound: [C], no accumulator of the channel is larger in magnitude.
         lo, hi: the clamp; steps outside of it do not matter.
     """
-    valid = (mult > 0) & (shift >= 1) & (shift <= _MAX_SHIFT) & (bound < 2**31)
-    mult, shift = np.where(valid, mult, 1), np.where(valid, shift, 1)
+    valid = (mult >= 0) & (shift >= 1) & (shift <= MAX_SHIFT) & (bound < 2**31)
+    mult, shift = np.where(valid, mult, 0), np.where(valid, shift, 1)
     scale = np.ldexp(mult.astype(np.float64), -shift.astype(np.int32)).astype(np.float32)
     m, s, b = mult[:, None], shift[:, None], bound[:, None]
     k = np.arange(lo + 1, hi + 1, dtype=np.int64)
-    # the least accumulator that f takes to k or above, and the one below it
-    at = -(((np.int64(1) << (s - 1)) - (k << s)) // m)
+    # the least accumulator that f takes to k or above, where one within the bound can be
+    near = np.abs(k - 0.5) * np.ldexp(1.0, s.astype(np.int32)) <= 1.001 * m * b.astype(np.float64)
+    at = -(((np.int64(1) << (s - 1)) - (np.where(near, k, 0) << s)) // np.maximum(m, 1))
+    at = np.where(near, at, np.where(k > 0, _FAR, -_FAR))
     # beyond the bound nothing has to hold; a threshold outside leaves one condition, on the outermost accumulator
     upper, upper_counts = np.maximum(at, -b).astype(np.float32), at <= b
     lower, lower_counts = np.minimum(at - 1, b).astype(np.float32), at - 1 >= -b

@@ -53,6 +53,8 @@ class PartRunner:
         options.intra_op_num_threads = self._threads
         options.inter_op_num_threads = 1
         options.use_deterministic_compute = True
+        # idle threads of one part would otherwise spin while other parts and instructions run
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.log_severity_level = 4  # its messages come back as exceptions
         raw = self._parts[part]
         try:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from bpuc.base.certificate import certified_scales
+from bpuc.base.dtypes import DType
 from bpuc.sim.engine import Array
 
 EXACT = 2.0**53  # float64 holds every integer below
@@ -35,20 +37,56 @@ class Requantizer:
     hi: int
     bound: Any
     extra: Any = 0.0
+    single: Any = field(init=False, default=None)
+    narrow: tuple[Array, Array] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
+        if np.all(np.asarray(self.extra) == 0):
+            self._find_narrow()
         product = np.abs(self.mult.astype(np.float64)) * self.bound
         self.safe = bool(np.all(product < LIMIT))
         total = product + self.extra + np.ldexp(0.5, self.shift)
         self.exact = bool(np.all(total < EXACT))
         self.real = np.ldexp(self.mult.astype(np.float64), -self.shift)
 
+    def _find_narrow(self) -> None:
+        """Arithmetic of 32 bits, where it is proven: a certified float32 scale, or int32 without the common zeros."""
+        if self.mult.size == 1 and 0 <= self.hi - self.lo < 256 and np.all(self.bound < 2.0**31):
+            bound = np.ceil(np.max(self.bound)).astype(np.int64).reshape(1)
+            row = (self.mult.reshape(1), self.shift.reshape(1))
+            scale, good = certified_scales(*row, bound, self.lo, self.hi)
+            if good[0]:
+                self.single = scale[0]
+                return
+        # zeros at the end of the multiplier need not be multiplied and shifted out again
+        lowest = np.maximum(self.mult & -self.mult, 1).astype(np.float64)
+        zeros = np.minimum(np.frexp(lowest)[1] - 1, self.shift - 1)
+        mult, shift = self.mult >> zeros, self.shift - zeros
+        peak = np.abs(mult) * np.asarray(self.bound, np.float64) + np.ldexp(0.5, shift)
+        if np.all(peak < 2.0**31) and np.all(shift < 31) and np.all(shift >= 1) and abs(self.lo) + abs(self.hi) < 2**31:
+            self.narrow = mult.astype(np.int32), shift.astype(np.int32)
+
+    def fits(self, y: DType) -> bool:
+        """Whether the clamp alone keeps results in y's type."""
+        return y.qmin <= self.lo <= self.hi <= y.qmax
+
     def __call__(self, acc: Array, extra: Array | None = None) -> Array:
-        """Integers, as float64 or int64.
+        """Integers, in whatever type was enough.
 
         Raises:
             ValueError: a product leaves int64.
         """
+        if self.single is not None:
+            single: Array = np.multiply(acc, self.single, dtype=np.float32)
+            np.rint(single, out=single)
+            np.clip(single, self.lo, self.hi, out=single)
+            return single
+        if self.narrow is not None:
+            mult, shift = self.narrow
+            acc = acc.astype(np.int32) * mult
+            acc += np.int32(1) << (shift - 1)
+            acc >>= shift
+            return np.clip(acc, self.lo, self.hi, out=acc)
         if self.exact:
             value = np.multiply(acc, self.real, dtype=np.float64)
             if extra is not None:

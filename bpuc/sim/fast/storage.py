@@ -92,10 +92,13 @@ class Operand:
 
     def load(self) -> Array:
         """The values in the operand's own type; may be the memory itself, so not to be written to."""
-        return (self.array ^ np.uint8(BIAS)).view(np.int8) if self.biased else self.array
+        return self.get(self.array)
 
-    def store(self, value: Array) -> None:
-        """Write values of any integer or float type that holds them; they must fit the operand's type.
+    def store(self, value: Array, checked: bool = True) -> None:
+        """Write values of any integer or float type; they must fit the operand's type.
+
+        Args:
+            checked: see to it; False where a clamp already did.
 
         Raises:
             ValueError: the shape differs, or an integer does not fit.
@@ -103,14 +106,22 @@ class Operand:
         if value.shape != self.ref.shape:
             raise ValueError(f"result of shape {value.shape} for an operand of shape {self.ref.shape}")
         want: np.dtype[Any] = self.ref.dtype.numpy
-        if value.dtype != want and want.kind in "iu" and value.dtype.kind in "iuf" and value.size:
+        if checked and value.dtype != want and want.kind in "iu" and value.dtype.kind in "iuf" and value.size:
             info = np.iinfo(want)
             if value.min() < info.min or value.max() > info.max:
                 raise ValueError(f"result {value.min()}..{value.max()} does not fit {self.ref.dtype}")
+        self.put(self.array, value)
+
+    def put(self, target: Array, value: Array) -> None:
+        """Write values that fit to `target`, the whole of `array` or a part of it."""
         if self.biased:
-            np.bitwise_xor(value.astype(np.int8, copy=False).view(np.uint8), np.uint8(BIAS), out=self.array)
+            np.bitwise_xor(value.astype(np.int8, copy=False).view(np.uint8), np.uint8(BIAS), out=target)
         else:
-            np.copyto(self.array, value, casting="unsafe")
+            np.copyto(target, value, casting="unsafe")
+
+    def get(self, source: Array) -> Array:
+        """The values in `source`, the whole of `array` or a part of it."""
+        return (source ^ np.uint8(BIAS)).view(np.int8) if self.biased else source
 
     def overlaps(self, other: Operand) -> bool:
         """Whether the two may touch the same bytes (by their spans)."""

@@ -9,17 +9,51 @@ import numpy as np
 import numpy.typing as npt
 
 from bpuc.base.dtypes import DType
-from bpuc.isa import Conv, ConvTranspose, MatMul
+from bpuc.isa import Conv, ConvTranspose, MatMul, Ref
 from bpuc.sim.engine import Array
 from bpuc.sim.fast.arithmetic import EXACT, LIMIT, Requantizer, along
+from bpuc.sim.fast.kernels.elementwise import ROW, by_table
 from bpuc.sim.fast.kernels.window import taps
 from bpuc.sim.fast.storage import Access, Operand
 
 _INT32 = np.iinfo(np.int32)
 
 
+def is_table(ins: Conv) -> bool:
+    """Whether every channel of int8 is a function of one value: a table, where it is long enough to be worth one."""
+    shape = ins.x.shape
+    alone = ins.group == shape[1] == ins.w.shape[0] and prod(ins.w.shape[1:]) == 1 and ins.x.shape == ins.y.shape
+    return alone and ins.res is None and prod(shape[2:]) >= ROW and _all_int8(ins.x, ins.w, ins.y)
+
+
+def _all_int8(*refs: Ref) -> bool:
+    return all(r.dtype is DType.INT8 for r in refs)
+
+
+def _by_table(ins: Conv, a: Access) -> Callable[[], None] | None:
+    """None where the accumulator may leave int32, or strides and pads are more than ornament."""
+    if set(ins.strides) != {1} or set(ins.pads) != {0}:
+        return None
+    channels = ins.w.shape[0]
+    bias = a.constant("bias").astype(np.int64) if ins.bias is not None else np.zeros(1, np.int64)
+    w = a.constant("w").reshape(-1, 1).astype(np.int64)
+    acc = np.arange(-128, 128) * w + bias.reshape(-1, 1)
+    if np.abs(acc).max() > _INT32.max:
+        return None
+    if ins.mult is None or ins.shift is None:
+        return by_table(a["x"], a["y"], np.clip(acc, ins.lo, ins.hi), 1)
+    mult, shift = (
+        np.broadcast_to(a.constant(n).reshape(-1, 1).astype(np.int64), (channels, 1)) for n in ("mult", "shift")
+    )
+    finish = Requantizer(mult, shift, ins.lo, ins.hi, float(np.abs(acc).max()))
+    return by_table(a["x"], a["y"], finish(acc).astype(np.int64), 1)
+
+
 def conv(ins: Conv, a: Access) -> Callable[[], None]:
     """One matrix product a kernel tap."""
+    tables = _by_table(ins, a) if is_table(ins) else None
+    if tables is not None:
+        return tables
     w = a.constant("w")
     o, group, out = w.shape[0], ins.group, ins.y.shape[2:]
     n, c = ins.x.shape[:2]
@@ -111,7 +145,7 @@ def _finisher(ins: Conv | ConvTranspose | MatMul, a: Access, sums: Array, axis: 
     """
     y, rank = a["y"], len(ins.y.shape)
     factors = (ins.a, ins.b) if isinstance(ins, MatMul) else (ins.x, ins.w)
-    narrow = all(r.dtype is DType.INT8 for r in factors)
+    narrow = _all_int8(*factors)
     bias = a.constant("bias").astype(np.int64) if ins.bias is not None else np.zeros(1, np.int64)
     bound = sums.astype(np.float64) * -factors[0].dtype.qmin + np.abs(bias)
     risky = narrow and bool((bound >= 2**31).any())

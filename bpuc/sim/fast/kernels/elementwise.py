@@ -14,7 +14,8 @@ from bpuc.sim.engine import Array
 from bpuc.sim.fast.arithmetic import Requantizer, scaler
 from bpuc.sim.fast.storage import BIAS, Access, Operand
 
-_ROW = 256  # shortest run of bytes for which a table of its own is worth a call
+_PIECE = 1 << 15
+ROW = 256  # shortest run of bytes for which a table of its own is worth a call
 
 
 def lut(ins: Lut, a: Access) -> Callable[[], None]:
@@ -53,7 +54,7 @@ def by_table(x: Operand, y: Operand, table: Array, axis: int | None) -> Callable
             return lambda: _translate(x, y, rows[0])
         assert axis is not None
         inner = prod(x.ref.shape[axis + 1 :])
-        if inner >= _ROW:
+        if inner >= ROW:
             return lambda: _translate_rows(x, y, rows, prod(x.ref.shape[:axis]), inner)
     flat = table.astype(y.ref.dtype.numpy)
     low = x.ref.dtype.qmin
@@ -107,32 +108,52 @@ def _translate_rows(x: Operand, y: Operand, tables: list[bytes], outer: int, inn
 
 
 def eltwise(ins: Eltwise, a: Access) -> Callable[[], None]:
-    """Constant or broadcast operands of int8 become tables; the rest is int32 where that is wide enough."""
+    """Constant or broadcast operands of int8 become tables; the rest is narrow arithmetic in pieces."""
     x, b, y = a["a"], a["b"], a["y"]
     combine = _combination(ins)
+    safe = y.ref.dtype.qmin <= ins.lo <= ins.hi <= y.ref.dtype.qmax
     for small, big, join in ((b, x, combine), (x, b, lambda p, q: combine(q, p))):
         outer = _repeats(small.ref.shape, big.ref.shape)
         fits = big.ref.dtype is DType.INT8 and y.ref.dtype is DType.INT8 and big.ref.shape == y.ref.shape
-        if outer is not None and fits and -128 <= ins.lo <= ins.hi <= 127:
+        if outer is not None and fits and safe:
             return _tabulated(small, big, y, outer, join)
-    return lambda: y.store(combine(x.load(), b.load()))
+    return in_pieces(combine, y, (x, b), not safe)
+
+
+def in_pieces(
+    function: Callable[..., Array], y: Operand, operands: tuple[Operand, ...], checked: bool
+) -> Callable[[], None]:
+    """``y = function(*operands)`` elementwise, in pieces that stay in the cache where all are packed and alike."""
+    alike = all(o.ref.shape == y.ref.shape and o.direct for o in (y, *operands))
+    if not alike or checked or any(o.overlaps(y) and o.ref.address != y.ref.address for o in operands):
+        return lambda: y.store(function(*(o.load() for o in operands)), checked)
+    flats = [o.array.reshape(-1) for o in (y, *operands)]
+    cuts = [slice(at, at + _PIECE) for at in range(0, flats[0].size, _PIECE)]
+
+    def run() -> None:
+        for cut in cuts:
+            y.put(flats[0][cut], function(*(o.get(f[cut]) for o, f in zip(operands, flats[1:]))))
+
+    return run
 
 
 def _combination(ins: Eltwise) -> Callable[[Array, Array], Array]:
     """The instruction as a function of two integer arrays of any shapes that broadcast."""
     peak_a, peak_b = -ins.a.dtype.qmin, -ins.b.dtype.qmin
     if ins.kind == EltwiseKind.MUL:
-        finish = scaler(ins.mult_a, ins.shift, ins.lo, ins.hi, peak_a * peak_b)
-        return lambda p, q: finish(np.multiply(p, q, dtype=np.int32 if peak_a * peak_b < 2**31 else np.int64))
+        peak = peak_a * peak_b
+        finish = scaler(ins.mult_a, ins.shift, ins.lo, ins.hi, peak)
+        wide = np.int16 if peak < 2**15 else np.int32 if peak < 2**31 else np.int64
+        return lambda p, q: finish(np.multiply(p, q, dtype=wide))
     join = {EltwiseKind.ADD: np.add, EltwiseKind.MAX: np.maximum, EltwiseKind.MIN: np.minimum}[EltwiseKind(ins.kind)]
     bound = peak_a * abs(ins.mult_a) + peak_b * abs(ins.mult_b)
     if bound + (1 << ins.shift >> 1) < 2**31 and 1 <= ins.shift < 31:
-        ma, mb, half = np.int32(ins.mult_a), np.int32(ins.mult_b), np.int32(1 << (ins.shift - 1))
+        ma, mb, half, shift = (np.int32(v) for v in (ins.mult_a, ins.mult_b, 1 << (ins.shift - 1), ins.shift))
 
         def narrow(p: Array, q: Array) -> Array:
             total = join(np.multiply(p, ma, dtype=np.int32), np.multiply(q, mb, dtype=np.int32))
             total += half
-            total >>= np.int32(ins.shift)
+            total >>= shift
             return np.clip(total, ins.lo, ins.hi, out=total)
 
         return narrow
@@ -150,7 +171,7 @@ def _repeats(small: tuple[int, ...], big: tuple[int, ...]) -> int | None:
         cut -= 1
     inner = prod(big[cut:])
     same = small[:cut] == big[:cut]
-    return prod(big[:cut]) if same and inner >= _ROW else None
+    return prod(big[:cut]) if same and inner >= ROW else None
 
 
 def _tabulated(

@@ -8,11 +8,14 @@ from math import prod
 
 import numpy as np
 
+from bpuc.base.dtypes import DType
 from bpuc.isa import Pool, PoolKind, ResizeLinear
 from bpuc.isa.resize import FRACTION_BITS
 from bpuc.sim.engine import Array
 from bpuc.sim.fast.arithmetic import Requantizer, scaler
 from bpuc.sim.fast.storage import Access
+
+_BLOCK = 1 << 16  # results at a time: what is between them and x stays in the cache
 
 
 def _pad(
@@ -85,29 +88,39 @@ def pool(ins: Pool, a: Access) -> Callable[[], None]:
     peak = -ins.x.dtype.qmin * prod(ins.kernel)
     kind = np.int16 if peak < 2**15 else np.int32 if peak < 2**31 else np.int64
     finish = Requantizer(mult, np.array(ins.shift, np.int64), ins.lo, ins.hi, float(peak))
-    return lambda: y.store(finish(_over_windows(x.load().astype(kind), ins, np.add, 0)))
+    checked = not finish.fits(ins.y.dtype)
+    return lambda: y.store(finish(_over_windows(x.load().astype(kind), ins, np.add, 0)), checked)
 
 
 def resize_linear(ins: ResizeLinear, a: Access) -> Callable[[], None]:
-    """Rows first, then columns; the four-term sum is the same in any order."""
+    """Columns first, then rows, some channels at a time; the four-term sum is the same in any order."""
     x, y = a["x"], a["y"]
     one = 1 << FRACTION_BITS
-    ih, iw = a.constant("index_h"), a.constant("index_w")
-    peak = -ins.x.dtype.qmin * one * one
-    wh, ww = a.constant("weight_h")[:, None], a.constant("weight_w")
+    ih, iw = a.constant("index_h").astype(np.intp), a.constant("index_w").astype(np.intp)
+    wh, ww = a.constant("weight_h").astype(np.int64)[:, None], a.constant("weight_w").astype(np.int64)
     usual = all(w.size and w.min() >= 0 and w.max() <= one for w in (wh, ww))
-    if min(ih.min(), iw.min()) < -max(ins.x.shape[-2:]):
-        raise IndexError("index outside of the tensor")
-    # int32 holds the sum where the weights are what they should be
-    kind = np.int32 if usual and peak < 2**31 else np.int64
-    wh, ww = wh.astype(kind), ww.astype(kind)
-    bound = float(peak) if usual else 2.0**62
-    finish = scaler(ins.mult, ins.shift, ins.lo, ins.hi, bound)
+    peak = float(-ins.x.dtype.qmin * one * one) if usual else 2.0**62
+    finish = scaler(ins.mult, ins.shift, ins.lo, ins.hi, peak)
+    # with weights that add up to 256, int16 holds a row of int8 and int32 the sum
+    small = usual and ins.x.dtype is DType.INT8
+    row, total = (np.int16, np.int32) if small else (np.int64, np.int64)
+    (left, right), (above, below) = ((v.astype(t) for v in (one - w, w)) for w, t in ((ww, row), (wh, total)))
+    height, width = ins.y.shape[-2:]
+    lead = ins.x.shape[:-2]
+    if ins.y.shape[:-2] != lead:
+        raise ValueError(f"resize of shape {ins.x.shape} to {ins.y.shape}")
+    step = max(1, _BLOCK // max(1, height * width))
 
     def run() -> None:
-        v = x.load().astype(kind)
-        rows = v[..., ih[0], :] * (one - wh) + v[..., ih[1], :] * wh
-        acc = rows[..., iw[0]] * (one - ww) + rows[..., iw[1]] * ww
-        y.store(finish(acc))
+        value = x.load().reshape(-1, *ins.x.shape[-2:])
+        result = np.empty((len(value), height, width), ins.y.dtype.numpy if finish.fits(ins.y.dtype) else np.int64)
+        for at in range(0, len(value), step):
+            v = value[at : at + step].astype(row)
+            columns = np.take(v, iw[0], axis=-1) * left
+            columns += np.take(v, iw[1], axis=-1) * right
+            acc = np.multiply(columns[:, ih[0]], above, dtype=total)
+            acc += np.multiply(columns[:, ih[1]], below, dtype=total)
+            result[at : at + step] = finish(acc)
+        y.store(result.reshape(ins.y.shape))
 
     return run

@@ -14,6 +14,7 @@ from bpuc.base.dtypes import DType
 from bpuc.isa import Conv, MatMul
 from bpuc.sim.engine import Array
 from bpuc.sim.fast.graph import Graph, TensorProto
+from bpuc.sim.fast.kernels.accumulate import is_table
 from bpuc.sim.fast.plans.finish import Tail
 from bpuc.sim.fast.probe import trusted
 from bpuc.sim.fast.storage import BIAS, Access
@@ -103,7 +104,7 @@ def geometry(ins: Conv) -> Geometry | None:
 
 def conv(ins: Conv, a: Access) -> Emit | None:
     shape = geometry(ins)
-    if shape is None or not a["w"].constant:
+    if shape is None or not a["w"].constant or is_table(ins):
         return None
     w = a["w"].load().astype(np.int64).reshape(shape.out[1], -1, *shape.kernel)
     bound = np.abs(w).reshape(len(w), -1).sum(1) * -ins.x.dtype.qmin

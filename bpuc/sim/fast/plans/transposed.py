@@ -33,13 +33,13 @@ def conv_transpose(ins: ConvTranspose, a: Access) -> Callable[[Graph], None] | N
     first = [min(0, *(o for row in rows for _, o in row)) for rows in axes]
     last = [max(0, *(o for row in rows for _, o in row)) for rows in axes]
     kernel = tuple(b - f + 1 for f, b in zip(first, last))
-    # [group, per, phases, C/group, *kernel]: channels of one group stay together
+    # [group, *phases, per, C/group, *kernel]: channels of one group stay together, those of one phase too
     strides = ins.strides
-    spread = np.zeros((group, per, *strides, c // group, *kernel), np.int64)
+    spread = np.zeros((group, *strides, per, c // group, *kernel), np.int64)
     taps = w.reshape(group, c // group, per, *w.shape[2:]).swapaxes(1, 2)
     for (r, row), (s, column) in product(*(enumerate(rows) for rows in axes)):
         for (k, o), (j, p) in product(row, column):
-            spread[:, :, r, s, :, o - first[0], p - first[1]] = taps[:, :, :, k, j]
+            spread[:, r, s, :, :, o - first[0], p - first[1]] = taps[:, :, :, k, j]
     phases = prod(strides)
     flat: Array = spread.reshape(group * per * phases, c // group, *kernel)
     count = [-(-o // s) for o, s in zip(out, strides)]
@@ -53,20 +53,23 @@ def conv_transpose(ins: ConvTranspose, a: Access) -> Callable[[Graph], None] | N
         return None
     for name in ("bias", "mult", "shift", "bound"):
         value = getattr(tail, name)
-        setattr(tail, name, None if value is None else np.repeat(value, phases))
+        if value is not None:
+            setattr(tail, name, np.repeat(value.reshape(group, 1, per), phases, axis=1).reshape(-1))
     sums = convolution(shape, flat, ins.x.dtype, ins.w.dtype, tail)
     if sums is None:
         return None
 
     def emit(g: Graph) -> None:
-        value = g.reshape(sums(g, g.read(a["x"])), (n, per * group, *strides, *found))
-        value = g.node("Transpose", value, perm=(0, 1, 4, 2, 5, 3))
+        # phases move between pixels with their channels as one piece
+        value = g.channels_last(sums(g, g.read(a["x"])))
+        value = g.reshape(value, (n, *found, group, *strides, per))
+        value = g.node("Transpose", value, perm=(0, 1, 4, 2, 5, 3, 6))
         whole = tuple(f * s for f, s in zip(found, strides))
-        value = g.reshape(value, (n, per * group, *whole))
+        value = g.reshape(value, (n, *whole, group * per))
         if whole != out:
-            starts, axes = g.constant([0, 0], np.int64), g.constant([2, 3], np.int64)
+            starts, axes = g.constant([0, 0], np.int64), g.constant([1, 2], np.int64)
             value = g.node("Slice", value, starts, g.constant(out, np.int64), axes)
-        g.write(a["y"], value)
+        g.write(a["y"], g.channels_first(value))
 
     return emit
 
