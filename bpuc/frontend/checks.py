@@ -133,16 +133,17 @@ def check_finite(array: Array, name: str) -> None:
 
 
 def contradictions(graph: GraphProto, found: Mapping[str, Tensor]) -> list[tuple[str, str, str]]:
-    """Warnings for declared static shapes that inference contradicts; inference is believed."""
-    warnings = []
+    """A warning where declared static shapes are not those that inference finds; inference is believed."""
+    wrong = []
     for info in (*graph.value_info, *graph.output):
         tensor = found.get(info.name)
         if tensor is None or not info.type.tensor_type.HasField("shape"):
             continue
-        dims = [d.dim_value if d.HasField("dim_value") else None for d in info.type.tensor_type.shape.dim]
-        fits = len(dims) == tensor.rank and all(d is None or d == n for d, n in zip(dims, tensor.shape))
-        if not fits:
-            declared = [n if n is not None else "?" for n in dims]
-            message = f"the file declares shape {declared} for '{info.name}', but it is {list(tensor.shape)}"
-            warnings.append(("declared-shape", message, info.name))
-    return warnings
+        dims = [d.dim_value if d.HasField("dim_value") else "?" for d in info.type.tensor_type.shape.dim]
+        if len(dims) != tensor.rank or any(d not in ("?", n) for d, n in zip(dims, tensor.shape)):
+            wrong.append((info.name, dims, list(tensor.shape)))
+    if not wrong:
+        return []
+    name, dims, shape = wrong[0]
+    more = f" (and {len(wrong) - 1} shapes like it)" if len(wrong) > 1 else ""
+    return [("declared-shape", f"the file declares shape {dims} for '{name}', but it is {shape}{more}", name)]

@@ -28,8 +28,9 @@ class Affine(OpDef):
         if x.rank < 2 or node.attrs.get("spatial", 1) == 0:
             raise Opaque("BatchNormalization without a channel axis")
         scale, offset, mean, variance = (np.asarray(c, np.float64) for c in constants)
-        gain = scale / np.sqrt(variance + float(node.attrs.get("epsilon", 1e-5)))
-        bias = offset - mean * gain
+        with np.errstate(all="ignore"):  # a variance below 0 gives NaN, which import refuses by name
+            gain = scale / np.sqrt(variance + float(node.attrs.get("epsilon", 1e-5)))
+            bias = offset - mean * gain
         names = (node.operand(1).name, node.operand(2).name)
         operands = [x, *(build.const(v.astype(np.float32), n) for v, n in zip((gain, bias), names))]
         build.op(self.kind, AffineAttrs(1), operands, [out])
