@@ -106,6 +106,10 @@ class Graph:
         Raises:
             ValueError: an output is already produced by another op.
         """
+        outputs = tuple(outputs)
+        for tensor in outputs:
+            if tensor in self._producer:
+                raise ValueError(f"{tensor.name} is already produced by {self._producer[tensor][0].name}")
         op = Op(name, kind, attrs, onnx_type or kind, origin)
         if like is not None:
             op.device, op.reason, op.pin = like.device, like.reason, like.pin
@@ -113,8 +117,6 @@ class Graph:
         self._names.add(name)
         self._nx.add_node(op)
         for index, tensor in enumerate(outputs):
-            if tensor in self._producer:
-                raise ValueError(f"{tensor.name} is already produced by {self._producer[tensor][0].name}")
             op._outputs.append(tensor)
             self._names.add(tensor.name)
             self._producer[tensor] = (op, index)

@@ -72,7 +72,7 @@ def build(
     names = [output] if isinstance(output, str) else output
     path.write_bytes(model(nodes, inputs, names, constants, opset).SerializeToString())
     fixed = [f"{name}={scale!r}" for name, scale in scales.items()]
-    with _no_rules() if anywhere else nullcontext():
+    with no_rules() if anywhere else nullcontext():
         program = compile_model(make_request(str(path), march, fixed_scale=fixed, **options)).program
     elsewhere = [n["name"] for n in program.report["nodes"] if n["device"] == "CPU" and n["onnx_nodes"]]
     assert elsewhere == list(cpu), [n["reason"] for n in program.report["nodes"]]
@@ -80,7 +80,8 @@ def build(
 
 
 @contextmanager
-def _no_rules() -> Iterator[None]:
+def no_rules() -> Iterator[None]:
+    """Inside, every op that has instructions runs on the BPU, whatever the march says."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (place_ops, choose_dtypes):
             patch.setattr(module, "supports", lambda *_: Verdict(True, "", "test", True, False))

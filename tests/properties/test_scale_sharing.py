@@ -1,0 +1,150 @@
+"""Random nets of branches and concats, compiled as users do: what holds for scales whatever the net looks like."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import NodeProto, helper
+
+from bpuc.flow.compile import compile_model
+from bpuc.flow.request import make_request
+from bpuc.program import Program
+from bpuc.sim.run import run_program
+from tests.unit.lower.bench import no_rules
+from tests.unit.ops.onnx_cases import model
+
+SHAPE = (1, 2, 3, 3)
+KINDS = ("Sigmoid", "Relu", "Conv", "Exp", "MaxPool", "Reshape", "Split", "Add", "Concat", "Concat", "Concat")
+
+
+@dataclass(frozen=True)
+class Net:
+    """Nodes in an order that can run, their constants, and the outputs."""
+
+    nodes: tuple[NodeProto, ...]
+    constants: dict[str, np.ndarray[Any, Any]]
+    outputs: tuple[str, ...]
+
+
+@st.composite
+def nets(draw: st.DrawFn) -> Net:
+    """Tensors [1, C, 3, 3]; everything may feed everything, concats are nested, one tensor may come twice."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    channels = {"x": 2}
+    nodes: list[NodeProto] = []
+    constants: dict[str, np.ndarray[Any, Any]] = {"flat": np.array([1, -1, 3, 3], np.int64)}
+    read: set[str] = set()
+
+    def emit(kind: str, inputs: list[str], outputs: dict[str, int], **attrs: Any) -> None:
+        nodes.append(helper.make_node(kind, inputs, list(outputs), f"n{len(nodes)}", **attrs))
+        channels.update(outputs)
+        read.update(inputs)
+
+    for i in range(draw(st.integers(5, 10))):
+        kind, source, out = draw(st.sampled_from(KINDS)), draw(st.sampled_from(sorted(channels))), f"t{i}"
+        c = channels[source]
+        if kind == "Conv":
+            gain = 2.0 ** draw(st.integers(-4, 4))
+            constants[f"w{i}"] = (rng.normal(size=(2, c, 1, 1)) * gain).astype(np.float32)
+            emit("Conv", [source, f"w{i}"], {out: 2})
+        elif kind == "MaxPool":
+            emit("MaxPool", [source], {out: c}, kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+        elif kind == "Reshape":
+            emit("Reshape", [source, "flat"], {out: c})
+        elif kind == "Split" and c > 1:
+            constants[f"s{i}"] = np.array([1, c - 1], np.int64)
+            emit("Split", [source, f"s{i}"], {f"{out}a": 1, f"{out}b": c - 1}, axis=1)
+        elif kind == "Add":
+            others = sorted(n for n, k in channels.items() if k == c)
+            emit("Add", [source, draw(st.sampled_from(others))], {out: c})
+        elif kind == "Concat":
+            others = draw(st.lists(st.sampled_from(sorted(channels)), min_size=1, max_size=3))
+            names = [source, *others]
+            emit("Concat", names, {out: sum(channels[n] for n in names)}, axis=1)
+        else:
+            emit(kind if kind in ("Sigmoid", "Relu") else "Tanh", [source], {out: c})
+    return Net(tuple(nodes), constants, tuple(sorted(set(channels) - read - {"x"})))
+
+
+def compiled(net: Net, **options: Any) -> Program:
+    with tempfile.TemporaryDirectory() as folder, no_rules():
+        path, data = Path(folder, "net.onnx"), Path(folder, "data.npz")
+        path.write_bytes(model(net.nodes, {"x": SHAPE}, list(net.outputs), net.constants).SerializeToString())
+        x = np.random.default_rng(0).normal(size=(2, *SHAPE)).astype(np.float32)
+        np.savez(data, x=x)
+        return compile_model(make_request(str(path), "bayes-e", data=str(data), threads=1, **options)).program
+
+
+def scales(program: Program) -> dict[str, Any]:
+    return {t["name"]: t["scale"] for t in program.report["tensors"]}
+
+
+def concats(program: Program) -> list[Any]:
+    return [n for n in program.report["nodes"] if n["op"] == "Concat" and n["device"] == "BPU"]
+
+
+@settings(deadline=None, max_examples=20)
+@given(nets(), st.sampled_from(["auto", "always", "never"]))
+def test_a_concat_has_one_scale_and_both_engines_agree(net: Net, mode: str) -> None:
+    program = compiled(net, share_scales=mode)
+    scale = scales(program)
+    for node in concats(program):
+        assert {scale[name] for name in node["inputs"]} == {scale[node["outputs"][0]]}, node
+    x = np.random.default_rng(1).normal(size=SHAPE).astype(np.float32)
+    reference = run_program(program, {"x": x}, "reference", integers=True, tensors="all")
+    fast = run_program(program, {"x": x}, "fast", integers=True, tensors="all")
+    for name, value in reference.items():
+        np.testing.assert_array_equal(fast[name], value, err_msg=name)
+
+
+@settings(deadline=None, max_examples=15)
+@given(nets())
+def test_never_has_a_rescale_for_every_operand_that_differs(net: Net) -> None:
+    program = compiled(net, share_scales="never")
+    scale = scales(program)
+    origin = {r["name"]: r["tensor"] for r in program.report["rescales"]}
+    made = {n["outputs"][0]: origin[n["name"]] for n in program.report["nodes"] if n["op"] == "Rescale"}
+    wanted = set()
+    for node in concats(program):
+        for name in node["inputs"]:
+            tensor, result = made.get(name, name), scale[node["outputs"][0]]
+            if scale[tensor] != result:
+                wanted.add((tensor, result))
+    assert sorted((r["tensor"], r["to_scale"]) for r in program.report["rescales"]) == sorted(wanted)
+    assert program.report["avoided"] == []
+    # what `always` avoids is what `never` has, counted once an operand
+    always = compiled(net, share_scales="always")
+    assert always.report["rescales"] == []
+    assert {a["tensor"] for a in always.report["avoided"]} == {tensor for tensor, _ in wanted}
+
+
+@settings(deadline=None, max_examples=15)
+@given(nets(), st.randoms(use_true_random=False))
+def test_the_order_of_nodes_and_their_names_decide_nothing(net: Net, random: Any) -> None:
+    names = sorted({n for node in net.nodes for n in node.output})
+    new = dict(zip(names, random.sample([f"m{i}" for i in range(len(names))], len(names))))
+    waiting, known, ordered = list(net.nodes), {"x", *net.constants}, []
+    while waiting:
+        ready = [n for n in waiting if set(n.input) <= known]
+        chosen = random.choice(ready)
+        waiting.remove(chosen)
+        known |= set(chosen.output)
+        twin = NodeProto()
+        twin.CopyFrom(chosen)
+        twin.name = new[chosen.output[0]]
+        twin.input[:] = [new.get(i, i) for i in chosen.input]
+        twin.output[:] = [new[o] for o in chosen.output]
+        ordered.append(twin)
+    other = Net(tuple(ordered), net.constants, tuple(new[o] for o in net.outputs))
+    before, after = compiled(net), compiled(other)
+    a, b = scales(before), scales(after)
+    for name in names:
+        if name in a:  # some are fused away
+            assert b[new[name]] == a[name], name
+    assert len(before.report["rescales"]) == len(after.report["rescales"])
