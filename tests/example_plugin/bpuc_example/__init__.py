@@ -1,0 +1,1 @@
+"""Example of a package that extends bpuc without changing it."""

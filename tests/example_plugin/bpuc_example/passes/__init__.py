@@ -1,0 +1,1 @@
+"""Passes of the example; every module here is searched for `Pass` classes."""

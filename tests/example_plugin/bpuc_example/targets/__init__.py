@@ -1,0 +1,1 @@
+"""Marches of the example: every folder here with a target.toml."""
