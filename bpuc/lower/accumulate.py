@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bpuc.base.certificate import certifiable
+from bpuc.base.certificate import Reach, certifiable
 from bpuc.base.dtypes import DType
 from bpuc.base.rounding import MAX_SHIFT, MULTIPLIER_BITS, MultiplierError, quantize_multipliers, round_half_up
 from bpuc.ir import Op, Tensor
@@ -127,8 +127,8 @@ def _tail(
             integers = np.clip(integers, -_INT32_MAX, _INT32_MAX)
         if integers.any():
             fields["bias"] = b.constant(integers.astype(np.int64 if wide else np.int32))
-    bound = _bound(op, weights, integers)
-    peak = int(bound.max(initial=0))
+    reach = _reach(op, weights, integers)
+    peak = int(reach.peak.max(initial=0))
     if not wide and peak > _INT32_MAX:
         raise refuse(op, f"its accumulator could reach {peak}, beyond int32")
     if quant_of(y).dtype is DType.INT32:
@@ -139,7 +139,9 @@ def _tail(
     bits = min(MULTIPLIER_BITS, _PRODUCT_BITS - peak.bit_length())
     mult, shift = quantize_multipliers(real, bits, MAX_SHIFT if residual is None else _residual_shift(residual, ratio))
     if residual is None and not wide and quant_of(y).dtype is DType.INT8:
-        mult = certifiable(mult, shift, real, bound if bound.size == mult.size else np.full(1, bound.max()), lo, hi)
+        if mult.size == 1:
+            reach = Reach(reach.low.min(keepdims=True), reach.high.max(keepdims=True))
+        mult = certifiable(mult, shift, real, reach, lo, hi)
     fields["mult"] = b.constant(mult.astype(np.int32))
     fields["shift"] = b.constant(shift.astype(np.int32))
     if residual is not None:
@@ -156,11 +158,11 @@ def _residual_shift(residual: Tensor, ratio: float) -> int:
     return min(_RESIDUAL_SHIFT, _PRODUCT_BITS - exponent)
 
 
-def _bound(op: Op, weights: Array | None, bias: Array | None) -> Array:
-    """The largest magnitude that the accumulator of each channel can have, whatever the input."""
+def _reach(op: Op, weights: Array | None, bias: Array | None) -> Reach:
+    """The accumulators that each channel can have, whatever the input."""
     largest = -quant_of(op.input(0)).dtype.qmin
     if weights is None:
         sums = np.array([op.input(0).shape[-1] * largest * -quant_of(op.input(1)).dtype.qmin], np.int64)
     else:
         sums = np.abs(by_channel(op, weights.astype(np.int64))).sum(1) * largest
-    return np.asarray(sums if bias is None else sums + np.abs(bias))
+    return Reach.around(np.zeros(1, np.int64) if bias is None else bias.astype(np.int64), sums)

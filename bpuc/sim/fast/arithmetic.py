@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bpuc.base.certificate import certified_scales
+from bpuc.base.certificate import Reach, certified_scales
 from bpuc.base.dtypes import DType
 from bpuc.sim.engine import Array
 
@@ -54,7 +54,7 @@ class Requantizer:
         if self.mult.size == 1 and 0 <= self.hi - self.lo < 256 and np.all(self.bound < 2.0**31):
             bound = np.ceil(np.max(self.bound)).astype(np.int64).reshape(1)
             row = (self.mult.reshape(1), self.shift.reshape(1))
-            scale, good = certified_scales(*row, bound, self.lo, self.hi)
+            scale, good = certified_scales(*row, Reach(-bound, bound), self.lo, self.hi)
             if good[0]:
                 self.single = scale[0]
                 return

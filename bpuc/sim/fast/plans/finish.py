@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bpuc.base.certificate import certified_scales
+from bpuc.base.certificate import Reach, certified_scales
 from bpuc.base.dtypes import DType
 from bpuc.isa import Conv, ConvTranspose, MatMul
 from bpuc.sim.engine import Array
@@ -77,7 +77,7 @@ class Tail:
         """Certified float32 scales [C] for a QLinear node, or None."""
         if self.mult is None or self.shift is None or self.res is not None or self.y.ref.dtype is not DType.INT8:
             return None
-        scale, good = certified_scales(self.mult, self.shift, self.bound + np.abs(self.bias), self.lo, self.hi)
+        scale, good = certified_scales(self.mult, self.shift, Reach.around(self.bias, self.bound), self.lo, self.hi)
         return scale if good.all() else None
 
     def clamp(self, g: Graph, value: str) -> str:
