@@ -1,0 +1,161 @@
+"""What users get wrong: one clear message, the exit code of the contract, and nothing half-written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from tests.cli.conftest import MODELS, Bpuc
+
+MODEL, DATA = MODELS / "hybrid.onnx", MODELS / "hybrid_calib.npz"
+Words = list[Any]
+
+
+def array(folder: Path, **arrays: Any) -> Path:
+    np.savez(folder / "bad.npz", **arrays)
+    return folder / "bad.npz"
+
+
+def with_data(make: Callable[[Path], Path]) -> Callable[[Path], Words]:
+    return lambda folder: [MODEL, "--march", "bayes-e", "--data", make(folder)]
+
+
+def with_model(make: Callable[[Path], bytes]) -> Callable[[Path], Words]:
+    def words(folder: Path) -> Words:
+        (folder / "bad.onnx").write_bytes(make(folder))
+        return [folder / "bad.onnx", "--march", "bayes-e", "--random-data"]
+
+    return words
+
+
+def options(*more: str) -> Callable[[Path], Words]:
+    return lambda _: [MODEL, "--march", "bayes-e", "--data", DATA, *more]
+
+
+def image(value: float = 0.0, shape: tuple[int, ...] = (2, 1, 3, 16, 16)) -> Any:
+    return np.full(shape, value, np.float32)
+
+
+def other_calibration(folder: Path) -> Words:
+    document = {"schema": "bpuc.calib/1", "model_sha256": "0" * 64, "observer": "min_max", "options": {}}
+    document |= {"samples": 1, "data_sha256": "0" * 64, "tensors": {}, "weights": {}}  # type: ignore[dict-item]
+    (folder / "other.calib.json").write_text(json.dumps(document))
+    return [MODEL, "--march", "bayes-e", "--calib", folder / "other.calib.json"]
+
+
+def damaged_config(folder: Path) -> Words:
+    (folder / "bad.yaml").write_text("model_parameters:\n  onnx_model: x.onnx\n  march: bayes-f\n")
+    return ["-c", folder / "bad.yaml", MODEL, "--data", DATA]
+
+
+# name -> (arguments, exit code, words of the message)
+FAULTS: dict[str, tuple[Callable[[Path], Words], int, tuple[str, ...]]] = {
+    "no model": (lambda _: ["missing.onnx", "--march", "bayes-e", "--random-data"], 1, ("missing.onnx",)),
+    "a folder as model": (lambda f: [f, "--march", "bayes-e", "--random-data"], 1, ()),
+    "an empty file": (with_model(lambda _: b""), 1, ("bad.onnx",)),
+    "half a model": (with_model(lambda _: MODEL.read_bytes()[:3000]), 1, ("bad.onnx",)),
+    "noise": (with_model(lambda _: bytes(range(256)) * 9), 1, ("bad.onnx",)),
+    "no data file": (with_data(lambda f: f / "no.npz"), 1, ("no.npz",)),
+    "an empty folder": (with_data(lambda f: f), 1, ()),
+    "data for another input": (with_data(lambda f: array(f, picture=image())), 1, ("image",)),
+    "data of another shape": (with_data(lambda f: array(f, image=image(shape=(2, 1, 3, 8, 8)))), 1, ("image", "16")),
+    "no sample": (with_data(lambda f: array(f, image=image(shape=(0, 1, 3, 16, 16)))), 1, ()),
+    "NaN": (with_data(lambda f: array(f, image=image(np.nan))), 1, ("image", "NaN")),
+    "infinity": (with_data(lambda f: array(f, image=image(np.inf))), 1, ("image",)),
+    "no source of scales": (lambda _: [MODEL, "--march", "bayes-e"], 1, ("--data",)),
+    "no march": (lambda _: [MODEL, "--data", DATA], 1, ("--march",)),
+    "unknown march": (lambda _: [MODEL, "--march", "bayes-f", "--data", DATA], 2, ("bayes-f", "bayes-e")),
+    "unknown march in YAML": (damaged_config, 1, ("bayes-f", "bayes-e")),
+    "unknown observer": (options("--observer", "minmax"), 2, ("minmax", "min_max")),
+    "unknown observer option": (options("--observer-opt", "percent=99"), 1, ("percent", "percentile")),
+    "unknown option": (options("--dtyp", "x=int8"), 2, ("--dtype",)),
+    "dtype of nothing": (options("--dtype", "Convv=int16"), 1, ("Convv", "Conv")),
+    "unknown dtype": (options("--dtype", "Conv=int4"), 1, ("int4", "int8")),
+    "fixed scale of nothing": (options("--fixed-scale", "imag=0.5"), 1, ("imag", "image")),
+    "negative scale": (options("--fixed-scale", "image=-1"), 1, ("-1",)),
+    "CPU for nothing": (options("--run-on-cpu", "Seluu"), 1, ("Seluu", "Selu")),
+    "calibration of another model": (other_calibration, 1, ("another model",)),
+    "shape of nothing": (options("--input-shape", "img:1x3x16x16"), 1, ("img", "image")),
+    "a scale out of reach": (options("--fixed-scale", "conv3=1e-30"), 1, ("conv3", "--run-on-cpu")),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_one_message_and_nothing_written(bpuc: Bpuc, tmp_path: Path, name: str) -> None:
+    words, code, parts = FAULTS[name]
+    out = tmp_path / "out"
+    out.mkdir()
+    done = bpuc("compile", *words(tmp_path), "-o", out / "x.bpuc", "--report", out / "r.json")
+    assert done.code == code, done.err
+    assert done.out == ""
+    assert "Traceback" not in done.err
+    faults = [line for line in done.err.splitlines() if line.lower().startswith("error")]
+    assert len(faults) == 1, done.err
+    for part in parts:
+        assert part in done.err
+    assert list(out.iterdir()) == []
+
+
+def test_what_stood_there_stays(bpuc: Bpuc, tmp_path: Path) -> None:
+    (tmp_path / "x.bpuc").write_text("precious")
+    done = bpuc("compile", MODEL, "--march", "bayes-e", "--data", "missing.npz", "-o", tmp_path / "x.bpuc")
+    assert done.code == 1
+    assert (tmp_path / "x.bpuc").read_text() == "precious"
+
+
+@pytest.mark.parametrize("where", ["folder", "no/such/folder/x.bpuc", "/dev/null"])
+def test_impossible_outputs_are_refused_at_once(bpuc: Bpuc, tmp_path: Path, where: str) -> None:
+    (tmp_path / "folder").mkdir()
+    path = tmp_path / where
+    done = bpuc("compile", "model-that-nobody-reads.onnx", "--march", "bayes-e", "--random-data", "-o", path)
+    assert done.code == 1
+    assert "cannot write" in done.err
+    assert "model-that-nobody-reads" not in done.err
+
+
+@pytest.mark.parametrize("gate", [["--fail-on", "cpu-op"], ["--max-latency-ms", "0.001"]])
+def test_a_gate_is_exit_3(bpuc: Bpuc, tmp_path: Path, gate: list[str]) -> None:
+    words = ("--march", "bayes-e", "--data", DATA, "--run-on-cpu", "Selu", "-o", tmp_path / "x.bpuc")
+    done = bpuc("compile", MODEL, *words, *gate)
+    assert done.code == 3
+    assert "error[gate]" in done.err
+    assert not (tmp_path / "x.bpuc").exists()
+    assert bpuc("compile", MODEL, *words).code == 0
+
+
+def test_a_rescale_gate(bpuc: Bpuc, tmp_path: Path) -> None:
+    kv = (MODELS / "kv_concat.onnx", "--march", "bayes-e", "--data", MODELS / "kv_concat_calib.npz")
+    done = bpuc("compile", *kv, "--share-scales", "never", "--fail-on", "rescale", "-o", tmp_path / "x.bpuc")
+    assert (done.code, "104" in done.err) == (3, True)
+    assert bpuc("compile", *kv, "--fail-on", "rescale", "-o", tmp_path / "x.bpuc").code == 0
+
+
+@pytest.mark.parametrize("command", ["run", "perf", "info", "explain"])
+def test_every_reader_refuses_a_damaged_binary(bpuc: Bpuc, compiled: Path, tmp_path: Path, command: str) -> None:
+    raw = bytearray((compiled / "hybrid.bpuc").read_bytes())
+    raw[len(raw) // 2] ^= 1
+    (tmp_path / "bad.bpuc").write_bytes(raw)
+    more = ["--inputs", DATA, "-o", tmp_path / "o.npz"] if command == "run" else []
+    done = bpuc(command, tmp_path / "bad.bpuc", *more)
+    assert done.code == 1
+    assert "error[file]" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_training_mode_and_missing_shapes_are_named(bpuc: Bpuc, tmp_path: Path) -> None:
+    h = onnx.helper
+    x = h.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", 3, "h", 8])
+    y = h.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)
+    graph = h.make_graph([h.make_node("Relu", ["x"], ["y"], "relu")], "g", [x], [y])
+    onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8), tmp_path / "open.onnx")
+    words = (tmp_path / "open.onnx", "--march", "bayes-e", "--random-data", "-o", tmp_path / "x.bpuc")
+    done = bpuc("compile", *words)
+    assert done.code == 1
+    assert "--input-shape x:" in done.err
+    assert bpuc("compile", *words, "--input-shape", "x:1x3x8x8").code == 0
