@@ -18,7 +18,7 @@ from bpuc.ops import registry
 from bpuc.ops.attrs import OnnxAttrs
 from bpuc.ops.base import Array
 
-OPSET = 18  # the forms that the op files write
+OPSET = 20  # the forms that the op files write
 IR_VERSION = 9
 
 

@@ -196,14 +196,16 @@ class _Importer:
 
     def _computed(self, node: NodeProto, name: str, inputs: Operands, outer: Mapping[str, Tensor]) -> None:
         """A node whose result hangs on the inputs; results without elements are constants all the same."""
-        outputs = []
+        outputs, empty = [], {}
         for output, (element, shape) in zip(node.output, self._infer.outputs(node, name, inputs, outer)):
             tensor = Tensor(self.graph.unique(output) if self._branch else output, shape, ELEMENT[element])
             if not tensor.elements:
-                tensor.const = np.zeros(shape, tensor.dtype.numpy)
+                empty[output] = constant(tensor.name, np.zeros(shape, tensor.dtype.numpy))
+                tensor.name = self.graph.unique(f"{output}_empty")
             outputs.append(tensor)
         self.build.begin(node, name, outputs)
-        if any(t.const is None for t in outputs) and not self._renamed(node, inputs, outputs):
+        self.build.values |= empty
+        if len(empty) < len(outputs) and not self._renamed(node, inputs, outputs):
             self._op(node, inputs, outputs, outer)
 
     def _inline(self, node: NodeProto, name: str, inputs: Operands) -> None:

@@ -14,6 +14,8 @@ from bpuc.ir import Tensor
 
 # ops whose result's size is found in the values of their operands
 DATA_DEPENDENT = ("NonZero", "NonMaxSuppression", "Compress", "Unique", "StringSplit")
+# results like the first operand; ONNX defines them by other ops, and infers nothing
+SAME_SHAPE = ("GroupNormalization", "MeanVarianceNormalization")
 SMALL = 4096  # elements of a constant that inference may want to see
 
 
@@ -55,22 +57,24 @@ class Inference:
                 where=f"node '{name}'",
                 want=_operands(given),
             ) from e
-        return [self._static(node, name, found.get(output), given) for output in node.output if output]
+        if node.op_type in SAME_SHAPE:
+            found = {node.output[0]: types[node.input[0]]}
+        return [self._checked(node, name, found.get(output), given) for output in node.output if output]
 
-    def _static(
+    def _checked(
         self, node: NodeProto, name: str, proto: TypeProto | None, given: Mapping[str, Tensor]
     ) -> tuple[int, tuple[int, ...]]:
         where = f"node '{name}'"
         if proto is not None and proto.WhichOneof("value") not in (None, "tensor_type"):
             raise ModelError(f"node '{name}' ({node.op_type}) gives no tensor", where=where, want="tensors only")
-        tensor_type = None if proto is None else proto.tensor_type
-        if tensor_type is not None and tensor_type.HasField("shape"):
-            dims = [d.dim_value if d.HasField("dim_value") else -1 for d in tensor_type.shape.dim]
-            if all(d >= 0 for d in dims):
-                if tensor_type.elem_type not in ELEMENT:
-                    kind = type_name(tensor_type.elem_type)
-                    raise ModelError(f"node '{name}' ({node.op_type}) gives elements of type {kind}", where=where)
-                return tensor_type.elem_type, tuple(int(d) for d in dims)
+        shape = _static(proto)
+        if proto is not None and shape is not None:
+            element = proto.tensor_type.elem_type
+            if element not in ELEMENT:
+                raise ModelError(
+                    f"node '{name}' ({node.op_type}) gives elements of type {type_name(element)}", where=where
+                )
+            return element, shape
         variable = [n for n, t in given.items() if t.const is None]
         reason = "it hangs on the values" if node.op_type in DATA_DEPENDENT else "it cannot be found without running it"
         raise ModelError(
@@ -90,6 +94,14 @@ class Inference:
         if tensor not in self._data:
             self._data[tensor] = tensor_proto(tensor.value(), tensor.name)
         return self._data[tensor]
+
+
+def _static(proto: TypeProto | None) -> tuple[int, ...] | None:
+    """The shape where all of it is known."""
+    if proto is None or not proto.HasField("tensor_type") or not proto.tensor_type.HasField("shape"):
+        return None
+    dims = [d.dim_value if d.HasField("dim_value") else -1 for d in proto.tensor_type.shape.dim]
+    return tuple(int(d) for d in dims) if all(d >= 0 for d in dims) else None
 
 
 def _operands(given: Mapping[str, Tensor]) -> str:

@@ -80,7 +80,7 @@ class Builder(Protocol):
 class Exporter(Protocol):
     """What `OpDef.export` may call to write ONNX nodes."""
 
-    opset: int  # of the default domain, 18 or newer
+    opset: int  # of the default domain, 20 or newer
 
     def node(self, op_type: str, inputs: Sequence[str], outputs: Sequence[str], **attrs: Any) -> None:
         """Append a node."""

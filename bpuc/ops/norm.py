@@ -10,6 +10,7 @@ from bpuc.ir import Op
 from bpuc.ops.attrs import NormAttrs
 from bpuc.ops.base import Behaviour, Builder, Exporter, OnnxNode, Opaque, OpDef, Shape
 from bpuc.ops.common import along, axis_of
+from bpuc.ops.groupnorm import parse_group_norm
 
 
 class Norm(OpDef):
@@ -19,9 +20,12 @@ class Norm(OpDef):
     behaviour = Behaviour.COMPUTES
 
     def __init__(self, kind: str):
-        self.kind, self.onnx = kind, (kind,)
+        self.kind, self.onnx = kind, (kind, "GroupNormalization") if kind == "InstanceNormalization" else (kind,)
 
     def parse(self, node: OnnxNode, build: Builder) -> None:
+        if node.op_type == "GroupNormalization":
+            parse_group_norm(node, build)
+            return
         x, gain = node.operand(0), node.const(1)
         bias = node.const(2)
         if gain is None or (bias is None and len(node.inputs) > 2 and node.inputs[2] is not None):

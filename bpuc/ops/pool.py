@@ -49,8 +49,6 @@ class Pool(OpDef):
         facts["ceil_mode"] = int(facts["ceil_mode"])
         if self.kind == "AveragePool":
             facts["count_include_pad"] = int(facts["count_include_pad"])
-            if to.opset < 19 and all(d == 1 for d in facts["dilations"]):
-                del facts["dilations"]
         to.node(self.kind, [to.operand(op.input(0))], [op.out.name], **facts)
 
     def facts(self, op: Op) -> dict[str, Any]:

@@ -167,31 +167,10 @@ def export_unary(kind: str, params: Params, x: str, out: str, to: Exporter) -> N
         gate = to.temp(f"{out}_sigmoid")
         to.node("Sigmoid", [scaled], [gate])
         to.node("Mul", [x, gate], [out])
-    elif kind == "Gelu" and to.opset < 20:
-        _export_gelu(bool(params.get("tanh")), x, out, to)
     elif kind == "Gelu":
         to.node("Gelu", [x], [out], approximate="tanh" if params.get("tanh") else "none")
     else:
         to.node(kind, [x], [out], **params)
-
-
-def _export_gelu(tanh: bool, x: str, out: str, to: Exporter) -> None:
-    """Gelu by its definition, for opsets before 20."""
-    names = iter([to.temp(f"{out}_gelu{i}") for i in range(6)])
-
-    def step(op_type: str, *operands: str | float, last: str = "") -> str:
-        result = last or next(names)
-        given = [to.const(v, f"{out}_c") if isinstance(v, float) else v for v in operands]
-        to.node(op_type, given, [result])
-        return result
-
-    if tanh:
-        cubic = step("Mul", step("Pow", x, 3.0), 0.044715)
-        curve = step("Tanh", step("Mul", step("Add", x, cubic), math.sqrt(2 / math.pi)))
-    else:
-        curve = step("Erf", step("Div", x, math.sqrt(2.0)))
-    names = iter([to.temp(f"{out}_gelu{i}") for i in range(6, 8)])
-    step("Mul", step("Mul", x, step("Add", curve, 1.0)), 0.5, last=out)
 
 
 def _clip_params(node: OnnxNode) -> dict[str, float]:

@@ -103,3 +103,12 @@ def test_normalization_over_channels_exports_as_steps():
     graph.add("LayerNormalization", NormAttrs((1,), 1e-3), [source, *constants], [out], name="norm")
     wanted = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-3) * gain + bias
     np.testing.assert_allclose(run(export_float(graph), {"x": x})["y"], wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(2, 6, 3, 4), (1, 6, 5)])
+def test_group_normalization(shape, tmp_path):
+    constants = {"g": values((6,)), "b": values((6,), 1)}
+    norm = node("GroupNormalization", ["x", "g", "b"], ["y"], name="gn", num_groups=3, epsilon=1e-3)
+    kinds = ["Reshape", "InstanceNormalization", "Reshape", "Affine"]
+    ops = list(assert_kinds(model([norm], {"x": shape}, ["y"], constants, 21), tmp_path, kinds).graph)
+    assert ops[-1].name == "gn"

@@ -119,3 +119,8 @@ def test_max_pool_whose_indices_are_read_stays_opaque(tmp_path):
     assert [op.onnx_type for op in ops] == ["MaxPool", "Cast"]
     assert ops[0].attrs.why == "MaxPool whose indices are read"
     assert np.dtype("int64") == ops[0].outputs[1].dtype.numpy
+
+
+def test_dilated_average_pool(tmp_path):
+    pool = node("AveragePool", ["x"], ["y"], kernel_shape=[2, 3], dilations=[2, 2])
+    assert_kinds(model([pool], {"x": [1, 1, 8, 9]}, ["y"], opset=19), tmp_path, ["AveragePool"])
