@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,32 @@ class ReaderNoise:
         a, b = (self._error(tensor, op, t) + floor for t in (own, shared))
         return 10 * math.log10(b / a) if a > 0 else 0.0
 
+    def trial(self, op: Op, thresholds: Array, weights: Array) -> float:
+        """Squared error of `op` with rounded data and rounded weights, relative to the square of its result.
+
+        Args:
+            thresholds: of each channel of the first operand (axis 1, or the last axis of a MatMul).
+            weights: in place of the op's own, for the operand times (largest threshold / threshold).
+        """
+        if op not in self._readers or not self._taps:
+            return 0.0
+        x = op.input(0)
+        axis = x.rank - 1 if op.kind == "MatMul" else 1
+        shape = [-1 if a == axis else 1 for a in range(x.rank)]
+        top = float(thresholds.max())
+        gains = (top / thresholds).reshape(shape)
+        other = replace(op, _inputs=[op.inputs[0], _rounded(op, weights), *op.inputs[2:]])
+        total = power = 0.0
+        for taps in self._taps:
+            step = top / 127
+            data = taps[x.name] * gains
+            feeds = {t.name: taps[t.name] for t in _operands(op)}
+            feeds[x.name] = (np.clip(np.floor(data / step + 0.5), -128, 127) * step).astype(np.float32)
+            difference = run_op(other, feeds, {})[0].astype(np.float64) - taps[op.out.name]
+            total += float(np.square(difference).sum())
+            power += float(np.square(taps[op.out.name], dtype=np.float64).sum())
+        return total / max(power, 1e-30)
+
     def _error(self, tensor: Tensor, op: Op, threshold: float) -> float:
         key = (tensor, op, threshold)
         if key not in self._known:
@@ -70,6 +97,15 @@ class ReaderNoise:
                 total, count = total + float(np.square(difference).sum()), count + difference.size
             self._known[key] = total / max(count, 1.0)
         return self._known[key]
+
+
+def _rounded(op: Op, weights: Array) -> Tensor:
+    """A weight constant rounded to 8 bits per output channel."""
+    axes = (0,) if op.kind == "MatMul" else tuple(range(1, weights.ndim))
+    step = np.abs(weights).max(axis=axes, keepdims=True) / 127
+    step = np.where(step > 0, step, 1.0)
+    values = (np.clip(np.floor(weights / step + 0.5), -127, 127) * step).astype(np.float32)
+    return replace(op.input(1), const=values)
 
 
 def _operands(op: Op) -> list[Tensor]:

@@ -25,6 +25,10 @@ COMMANDS = {
     "perf": ("bpuc.cli.perf_cmd:command", "Estimate the latency of a binary or a model, op by op."),
     "info": ("bpuc.cli.info_cmd:command", "Show what is in a binary, and verify its checksums."),
     "explain": ("bpuc.cli.explain_cmd:command", "Say why a rescale, a device or a scale is as it is."),
+    "compare-scales": (
+        "bpuc.cli.compare_scales_cmd:command",
+        "Compare shared, separate and equalized scales on a model.",
+    ),
     "targets": ("bpuc.cli.targets_cmd:command", "List marches, their operators, limits and numbers."),
 }
 

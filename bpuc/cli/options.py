@@ -63,6 +63,7 @@ _SHARED = (
     click.option(
         "--max-bits-lost", type=click.FloatRange(0), metavar="N", help="Bits that other readers may lose [1]."
     ),
+    click.option("--equalize", is_flag=True, help="Move range ratios of concat branches into weights, where it helps."),
     click.option("--template", type=click.Choice(["default", "int16"]), help="Types of all activations [default]."),
     click.option("--dump-dir", metavar="DIR", help="The graph as text after every pass."),
     click.option("--keep-stages", metavar="DIR", help="The ONNX file after each stage, as the vendor names them."),

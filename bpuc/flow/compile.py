@@ -17,7 +17,7 @@ from bpuc.flow.request import Request, make_request
 from bpuc.ir import Graph, Op
 from bpuc.lower import lower
 from bpuc.passkit import Stage, run_pipeline
-from bpuc.passkit.context import Noise
+from bpuc.passkit.context import Noise, Trial
 from bpuc.perf.cost import rescale_us
 from bpuc.plugins import pipeline
 from bpuc.program import Program
@@ -46,6 +46,7 @@ def compile_model(request: Request, progress: Progress | None = None) -> Compile
     ctx.rescale_us = partial(rescale_us, dtype_bytes=1, target=target)
     if source is not None and not request.random_data:
         ctx.measure = partial(_measure, source, request.threads)
+        ctx.trial = partial(_trial, source, request.threads)
     rows = prepared.passes
     rows += run_pipeline(graph, pipeline("place"), ctx, dump_dir=request.dump_dir, first=len(rows))
     rows += run_pipeline(
@@ -62,6 +63,10 @@ def compile_model(request: Request, progress: Progress | None = None) -> Compile
 
 def _measure(source: DataSource, threads: int | None, graph: Graph, readers: list[Op]) -> Noise:
     return ReaderNoise(graph, source, readers, threads).increase_db
+
+
+def _trial(source: DataSource, threads: int | None, graph: Graph, readers: list[Op]) -> Trial:
+    return ReaderNoise(graph, source, readers, threads).trial
 
 
 def compile_for_perf(model: str | None, march: str | None, options: Mapping[str, Any]) -> Program:

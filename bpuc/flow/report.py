@@ -80,6 +80,7 @@ def _tensor(tensor: Tensor, ctx: PassContext, groups: dict[str, int]) -> dict[st
         "observer": observer,
         "group": groups.get(tensor.name),
         "constant": tensor.const is not None,
+        **({} if set(tensor.gain) == {1.0} else {"gain": list(tensor.gain), "gain_axis": tensor.gain_axis}),
     }
 
 

@@ -52,6 +52,7 @@ def make_request(
     share_scales: str | None = None,
     max_bits_lost: float | None = None,
     template: str | None = None,
+    equalize: bool = False,
     threads: int | None = None,
     dump_dir: str | None = None,
     keep_stages: str | None = None,
@@ -86,6 +87,7 @@ def make_request(
         share_scales=_first(share_scales, c.share_scales if c else None, "auto"),
         max_bits_lost=_first(max_bits_lost, None, CompileOptions.max_bits_lost),
         template=_first(template, c.template if c else None, "default"),
+        equalize=equalize,
         observer=name,
         observer_options=settings,
     )

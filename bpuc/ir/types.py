@@ -51,6 +51,8 @@ class Tensor:
 
     name: the ONNX name wherever one exists. dtype: of the stored elements (int8 once quantized).
     observer: the observer to calibrate with, "" where the tensor is not to be observed.
+    gain: how many times larger the values are than those of the ONNX model, one number or one per index of `gain_axis`
+        (equalization moves factors into weights).
     """
 
     name: str
@@ -59,6 +61,8 @@ class Tensor:
     const: Array | None = None
     quant: QuantParams | None = None
     observer: str = ""
+    gain: tuple[float, ...] = (1.0,)
+    gain_axis: int | None = None
 
     @property
     def elements(self) -> int:
@@ -70,6 +74,15 @@ class Tensor:
     @property
     def rank(self) -> int:
         return len(self.shape)
+
+    @property
+    def onnx_scale(self) -> tuple[tuple[float, ...], int | None] | None:
+        """Scale and axis in the units of the ONNX model, or None where the tensor is not quantized."""
+        if self.quant is None:
+            return None
+        if len(self.gain) == 1:
+            return tuple(s / self.gain[0] for s in self.quant.scale), self.quant.axis
+        return tuple(self.quant.step / g for g in self.gain), self.gain_axis
 
     def value(self) -> Array:
         """The constant's array.

@@ -158,9 +158,8 @@ def _tensor_symbols(graph: Graph, b: Builder) -> list[TensorSymbol]:
     for tensor in graph.tensors():
         if tensor.const is not None or tensor not in b.refs:
             continue
-        quant = tensor.quant
-        scale = None if quant is None else quant.scale
-        axis = None if quant is None or len(quant.scale) == 1 else quant.axis
+        scale, axis = tensor.onnx_scale or (None, None)
+        axis = None if scale is None or len(scale) == 1 else axis
         at = b.written.get(tensor, -1)
         found.append(TensorSymbol(tensor.name, b.memory.real(b.refs[tensor]), at, scale, axis))
     return found

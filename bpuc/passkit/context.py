@@ -18,6 +18,7 @@ class CompileOptions:
 
     dtypes: by tensor, node or op type. fixed_scales: by tensor. cpu and bpu: node names or op types.
     observer, observer_options: how activations are calibrated. share_scales: auto, always or never.
+    equalize: move range ratios between the branches of a concat into weights, by measured error.
     max_bits_lost: what a member with other readers may lose to a shared scale.
     """
 
@@ -28,6 +29,7 @@ class CompileOptions:
     share_scales: str = "auto"
     max_bits_lost: float = 1.0
     template: str = "default"
+    equalize: bool = False
     observer: str = "percentile"
     observer_options: Mapping[str, str | float] = field(default_factory=dict)
 
@@ -94,6 +96,11 @@ class Avoided:
 Noise = Callable[[Tensor, Op, float, float, float], "float | None"]
 
 
+# relative squared error of an op's result, with its first operand rounded to the given threshold per channel and its
+# weights replaced by these and rounded
+Trial = Callable[[Op, np.ndarray, np.ndarray], float]
+
+
 @dataclass
 class PassContext:
     """One compile: its target, options and statistics, and what the passes found."""
@@ -115,6 +122,7 @@ class PassContext:
     # how noise is measured where there are data, and what was measured; the time of a rescale of so many elements
     measure: Callable[[Graph, list[Op]], Noise] | None = None
     noise: Noise | None = None
+    trial: Callable[[Graph, list[Op]], Trial] | None = None
     rescale_us: Callable[[int], float] | None = None
     # types that the calibration file asks for
     calibrated_dtypes: dict[str, str] = field(default_factory=dict)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from bpuc.passkit import Pass
 from bpuc_passes.choose_dtypes import ChooseDtypes
 from bpuc_passes.eliminate_rescales import EliminateRescales
+from bpuc_passes.equalize_branches import EqualizeBranches
 from bpuc_passes.fold_affine import FoldAffine
 from bpuc_passes.fold_pad import FoldPad
 from bpuc_passes.form_segments import FormSegments
@@ -48,4 +49,12 @@ def place() -> Sequence[Pass]:
 
 def quantize() -> Sequence[Pass]:
     """Scales, conversions and rescales, from the thresholds of a calibration."""
-    return (ShareScales(), QuantizeWeights(), InsertBorders(), InsertRescales(), EliminateRescales(), FormSegments())
+    return (
+        EqualizeBranches(),
+        ShareScales(),
+        QuantizeWeights(),
+        InsertBorders(),
+        InsertRescales(),
+        EliminateRescales(),
+        FormSegments(),
+    )

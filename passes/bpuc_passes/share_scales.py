@@ -57,7 +57,7 @@ class ShareScales(Pass):
         for i, edge in enumerate(decision.edges):
             if i in decision.cut:
                 ctx.cut_reasons[edge.op.name, edge.index] = decision.cut[i]
-            elif edge.op.device == "BPU" and decision.own[edge.member] != decision.own[edge.target]:
+            elif edge.op.device == "BPU" and decision.differs(edge):
                 ctx.avoided.append(Avoided(edge.op.name, edge.tensor.name))
                 ctx.avoided_elements[edge.op.name, edge.tensor.name] = edge.tensor.elements
         return decision.record()
@@ -111,6 +111,10 @@ class Decision:
             self.cut.update({i: faults[worst][1] for i, e in live if e.member == worst})
             if math.isfinite(faults[worst][0]):
                 self._doubtful.append(worst)
+
+    def differs(self, edge: ConcatEdge) -> bool:
+        """Whether member and concat would have scales of their own, equalization left aside."""
+        return self.own[edge.member] / max(edge.tensor.gain) != self.own[edge.target]
 
     def doubtful_readers(self) -> list[Op]:
         """Ops whose error must be measured: readers of classes that bits alone did not let join."""

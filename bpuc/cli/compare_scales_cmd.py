@@ -1,0 +1,38 @@
+"""``bpuc compare-scales``: what sharing scales costs and saves on this model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from bpuc.cli import options, ui
+from bpuc.cli.samples import with_progress
+
+
+@click.command("compare-scales", epilog="Example: bpuc compare-scales model.onnx --march bayes-e --data calib.npz")
+@click.argument("model", metavar="MODEL.onnx", required=False)
+@click.option("--march", metavar="M", callback=options.march, help="The target.")
+@click.option("--calib", metavar="X.calib.json", help="Thresholds from `bpuc calibrate`.")
+@click.option("--data", metavar="PATH", help="Samples: to calibrate, and to measure accuracy on.")
+@click.option(
+    "--samples", type=click.IntRange(1), default=4, show_default=True, help="Samples that accuracy is measured on."
+)
+@options.shared
+@ui.json_option
+def command(model: str | None, samples: int, json_to: str | None, **given: Any) -> None:
+    """Compile with scales never, auto and always shared, and with equalized branches, and print one table.
+
+    Latencies are estimates of the simulated program; accuracy is that of its integers against the float model.
+    """
+    from bpuc.flow.compare_scales import as_rows, compare_scales
+    from bpuc.flow.request import make_request
+
+    rows = compare_scales(make_request(model, **given), samples, with_progress("calibrating"))
+    lines = [f"{'scales':16}{'rescales':>9}{'latency us':>12}{'cosine':>10}{'SQNR dB':>9}{'bits lost':>11}"]
+    lines += [
+        f"{v.name:16}{v.rescales:9d}{v.latency_us:12.1f}{v.cosine:10.6f}{v.sqnr_db:9.2f}{v.most_bits_lost:11.2f}"
+        for v in rows
+    ]
+    lines.append("latency: estimate; bits lost: the most that a tensor gives up to its group")
+    ui.emit("\n".join(lines), {"schema": "bpuc.compare-scales/1", "variants": as_rows(rows)}, json_to)

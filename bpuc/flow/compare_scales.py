@@ -1,0 +1,100 @@
+"""``bpuc compare-scales``: the same model compiled with scales never, auto and always shared, and equalized."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+
+import numpy as np
+
+from bpuc.base.errors import DataError
+from bpuc.execute.ort import FloatExecutor
+from bpuc.flow.calibrate import Progress, open_source
+from bpuc.flow.compile import compile_model
+from bpuc.flow.prepare import prepare
+from bpuc.flow.request import Request
+from bpuc.ir import Tensor
+from bpuc.perf import estimate
+from bpuc.plugins import get_target
+from bpuc.sim.fast.engine import FastEngine
+
+VARIANTS = (("never", False), ("auto", False), ("always", False), ("auto", True))
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way of choosing scales and what it costs.
+
+    latency_us: estimate, one thread. cosine and sqnr_db: mean over outputs and samples, against the float model.
+    most_bits_lost: of any tensor that shares a scale.
+    """
+
+    name: str
+    rescales: int
+    latency_us: float
+    cosine: float
+    sqnr_db: float
+    most_bits_lost: float
+
+
+def compare_scales(request: Request, samples: int = 4, progress: Progress | None = None) -> list[Variant]:
+    """Compile each variant and run it on the first samples of the data.
+
+    Raises:
+        DataError: no data were named; accuracy cannot be compared without.
+    """
+    prepared = prepare(request)
+    source = open_source(request, prepared)
+    if source is None:
+        raise DataError("no data were named", hint="use --data PATH: accuracy is measured on it")
+    feeds = list(islice(iter(source), samples))
+    wanted = dict(_outputs(prepared.graph.outputs, prepared.graph.output_names))
+    executor = FloatExecutor(prepared.graph, list(wanted.values()), request.threads)
+    truth = [dict(executor.run(f)) for f in feeds]
+    found = []
+    for mode, equalize in VARIANTS:
+        options = replace(request.options, share_scales=mode, equalize=equalize)
+        program = compile_model(replace(request, options=options), progress).program
+        engine = FastEngine(program, request.threads)
+        errors = []
+        for feed, floats in zip(feeds, truth):
+            result = engine.run(feed)
+            errors += [_error(floats[t], result[name]) for name, t in wanted.items()]
+        report = program.report
+        lost = [b for g in report["groups"] for b in g["bits_lost"].values()]
+        summary = estimate(program, get_target(program.march))["summary"]
+        found.append(
+            Variant(
+                f"{mode}+equalize" if equalize else mode,
+                len(report["rescales"]),
+                summary["latency_us"],
+                float(np.mean([c for c, _ in errors])),
+                float(np.mean([s for _, s in errors])),
+                max(lost, default=0.0),
+            )
+        )
+    return found
+
+
+def _outputs(tensors: list[Tensor], names: list[str]) -> Iterator[tuple[str, str]]:
+    """(output name, tensor name) of the float outputs."""
+    for tensor, name in zip(tensors, names):
+        if tensor.dtype.is_float and tensor.const is None:
+            yield name, tensor.name
+
+
+def _error(want: np.ndarray, got: np.ndarray) -> tuple[float, float]:
+    """Cosine similarity, and signal to quantization noise in dB (at most 120)."""
+    a, b = want.astype(np.float64).ravel(), got.astype(np.float64).ravel()
+    norm = math.sqrt(float(a @ a) * float(b @ b))
+    noise = float(np.square(a - b).sum())
+    power = float(a @ a)
+    sqnr = 120.0 if noise <= power * 1e-12 else 10 * math.log10(max(power, 1e-30) / noise)
+    return (float(a @ b) / norm if norm > 0 else 1.0), sqnr
+
+
+def as_rows(variants: list[Variant]) -> list[dict[str, float | int | str]]:
+    """For JSON."""
+    return [asdict(v) for v in variants]
