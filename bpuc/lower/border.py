@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from bpuc.frontend.onnx_export import export_op
 from bpuc.ir import Op
 from bpuc.isa import CallOnnx, Dequantize, Quantize
 from bpuc.lower.builder import Builder, quant_of
-from bpuc.ops.attrs import ConvAttrs, MatMulAttrs
+from bpuc.passkit.opcost import flops
 
 
 def lower_quantize(op: Op, b: Builder) -> None:
@@ -42,15 +40,3 @@ def lower_onnx(op: Op, b: Builder) -> None:
             flops=flops(op),
         )
     )
-
-
-def flops(op: Op) -> int:
-    """Rough number of float operations of a CPU op: exact for products, one a result element otherwise."""
-    elements = sum(t.elements for t in op.outputs)
-    if isinstance(op.attrs, ConvAttrs):
-        w = op.input(1).shape
-        base = op.input(0).elements if op.kind == "ConvTranspose" else elements
-        return 2 * base * math.prod(w[1:])
-    if isinstance(op.attrs, MatMulAttrs):
-        return 2 * elements * op.input(0).shape[-1]
-    return max(elements, max((t.elements for t in op.inputs if t is not None), default=0))

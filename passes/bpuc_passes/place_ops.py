@@ -8,17 +8,19 @@ from bpuc.ir import Graph, Op, Tensor
 from bpuc.ops.base import Behaviour
 from bpuc.ops.registry import get
 from bpuc.passkit import Change, Numerics, Pass, PassContext, Stage
+from bpuc.passkit.opcost import OpCost
+from bpuc.passkit.placement import divide
 from bpuc.support.check import supports
 from bpuc.support.facts import OpFacts, TensorFacts
+from bpuc.target.hardware import Hardware
 from bpuc.target.model import Target
 
 
 @dataclass(frozen=True)
 class PlaceOps(Pass):
-    """An op runs on the BPU where the target's rules allow it, the user does not forbid it, and its neighbours use it.
+    """An op runs on the BPU where the target allows it, the user does not forbid it, and it is not cheaper on the CPU.
 
-    Ops that only move data follow their neighbours: between CPU ops they stay on the CPU, since a visit to the BPU
-    would cost two conversions and save nothing.
+    Who may run there is decided here, op by op; what is cheaper is `bpuc.passkit.placement`, over the whole graph.
     """
 
     name = "place-ops"
@@ -31,7 +33,7 @@ class PlaceOps(Pass):
             op.device, op.reason = _judge(graph, op, target)
             if op.pin == "BPU" and op.device == "CPU":
                 ctx.warn("pin", f"{op.name} cannot be pinned to the BPU: {op.reason}", op.name)
-        _withdraw_islands(graph)
+        divide(graph, OpCost(Hardware.of(target)))
         if not any(op.device == "BPU" for op in graph):
             ctx.warn(
                 "no-bpu-op",
@@ -79,29 +81,3 @@ def _judge(graph: Graph, op: Op, target: Target) -> tuple[str, str]:
     if verdict.manual and op.pin != "BPU":
         return "CPU", f"{op.onnx_type} runs on the BPU of {target.march} only on request (--run-on-bpu {op.name})"
     return "BPU", ""
-
-
-def _withdraw_islands(graph: Graph) -> None:
-    """Move BPU regions that compute nothing to the CPU."""
-    seen: set[Op] = set()
-    for start in graph:
-        if start in seen or start.device != "BPU":
-            continue
-        region, stack = [], [start]
-        seen.add(start)
-        while stack:
-            op = stack.pop()
-            region.append(op)
-            near = [graph.producer(t) for t in op.inputs if t is not None]
-            near += [user for t in op.outputs for user in graph.consumers(t)]
-            fresh = [n for n in dict.fromkeys(near) if n is not None and n.device == "BPU" and n not in seen]
-            seen.update(fresh)
-            stack += fresh
-        if any(get(op.kind).behaves(op) is not Behaviour.MOVES or op.pin == "BPU" for op in region):
-            continue
-        for op in region:
-            op.device = "CPU"
-            op.reason = (
-                f"{op.onnx_type} only moves data and no neighbour computes on the BPU: "
-                "going there would cost a Quantize and a Dequantize and save nothing"
-            )

@@ -85,7 +85,7 @@ def no_rules() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in (place_ops, choose_dtypes):
             patch.setattr(module, "supports", lambda *_: Verdict(True, "", "test", True, False))
-        patch.setattr(place_ops, "_withdraw_islands", lambda _: None)
+        patch.setattr(place_ops, "divide", lambda *_: None)
         yield
 
 
