@@ -32,7 +32,7 @@ test: lint types
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 bench: $(STAMP)
-	$(BIN)/python -m pytest tests/bench -s
+	$(BIN)/python -m pytest tests/bench -s -o python_files="bench_*.py"
 
 clean:
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache

@@ -11,7 +11,7 @@ from tests.unit.sim_fast.fast_build import Builder
 from tests.unit.sim_fast.fast_check import same
 from tests.unit.sim_fast.test_fast_structure import residual_net
 
-ALL = probe._passed()
+ALL = probe.forms()
 
 
 @pytest.fixture(params=["no signed weights", "no fused requantization", "float only", "nothing"])
@@ -22,7 +22,7 @@ def trust(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
         "float only": {"Conv"},
         "nothing": set(),
     }[request.param]
-    monkeypatch.setattr(probe, "_passed", lambda: frozenset(kept))
+    monkeypatch.setattr(probe, "forms", lambda: frozenset(kept))
     return str(request.param)
 
 
@@ -61,7 +61,7 @@ def test_matrix_products(trust: str) -> None:
 
 
 def test_a_form_with_one_wrong_integer_is_not_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
-    probe._passed.cache_clear()
+    probe.forms.cache_clear()
     honest = probe._run
 
     def run(kind: str, inputs: list, attrs: dict, dtype: object) -> object:
@@ -76,4 +76,4 @@ def test_a_form_with_one_wrong_integer_is_not_trusted(monkeypatch: pytest.Monkey
     assert not probe.trusted("ConvInteger")
     assert not probe.trusted("MatMulInteger")
     assert probe.trusted("Conv")
-    probe._passed.cache_clear()
+    probe.forms.cache_clear()

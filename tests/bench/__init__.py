@@ -1,0 +1,1 @@
+"""Slow measurements, run by `make bench`; not part of the tests."""
