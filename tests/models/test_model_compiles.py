@@ -1,6 +1,7 @@
 """The models do what they are there for, through the command line."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -78,11 +79,21 @@ def test_hybrid_is_split_where_it_was_asked_to_be(tmp_path):
     devices = {node["name"]: node["device"] for node in report["nodes"]}
     on_cpu = {"selu0", "conv1.conv", "conv1.selu", "conv3", "selu1"}
     assert {name for name in on_cpu if devices.get(name) == "CPU"} == on_cpu
-    assert {devices[name] for name in ("prelu0", "conv1.prelu", "conv2", "conv4")} == {"BPU"}
+    assert {devices[name] for name in ("prelu0", "conv2", "conv4")} == {"BPU"}
+    # a table of 2048 values between two CPU ops is not worth a call
+    (island,) = (node for node in report["nodes"] if node["name"] == "conv1.prelu")
+    assert island["device"] == "CPU"
+    assert re.search(r"would cost \d+\.\d us more on the BPU: Quantize .*call .*\(estimate\)", island["reason"])
     out = ran(tmp_path, binary, FOLDER / "hybrid_calib.npz")
     want = float_output("hybrid")
     signal, noise = (want**2).mean(), ((out["out"] - want) ** 2).mean()
     assert 10 * np.log10(signal / noise) > 25
+
+
+def test_an_island_of_the_hybrid_stays_on_the_bpu_when_asked(tmp_path):
+    names = ["Selu", "conv1.conv", "conv3"]
+    _, report = compiled(tmp_path, "hybrid", *(f"--run-on-cpu={n}" for n in names), "--run-on-bpu=conv1.prelu")
+    assert {node["device"] for node in report["nodes"] if node["name"] == "conv1.prelu"} == {"BPU"}
 
 
 def test_mlp_in_int16_with_its_norm_in_int8(tmp_path):
