@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NoReturn
 
@@ -87,7 +88,7 @@ class FastEngine:
         for a in self._storage.accesses:
             emit = self._try_plan(a)
             if not graph.empty and (emit is None or not graph.takes(a.reads, a.writes)):
-                yield start, a.at, self._session(graph, start, a.at)
+                yield from self._close(graph, start, a.at)
                 graph = Graph()
             if emit is None:
                 yield a.at, a.at + 1, self._step(a)
@@ -97,8 +98,7 @@ class FastEngine:
             emit(graph)
             graph.watch([o for _, o in self._storage.taps.get(a.at, ())])
         if not graph.empty:
-            end = len(self._storage.accesses)
-            yield start, end, self._session(graph, start, end)
+            yield from self._close(graph, start, len(self._storage.accesses))
 
     def _try_plan(self, a: Access) -> Plan | None:
         try:
@@ -106,10 +106,16 @@ class FastEngine:
         except _FAULTS:  # operands that do not fit together: the kernel says so when it runs
             return None
 
-    def _session(self, graph: Graph, start: int, stop: int) -> Step:
+    def _close(self, graph: Graph, start: int, stop: int) -> Iterator[tuple[int, int, Step]]:
+        """The session of a finished graph; kernels one by one where onnxruntime does not take it."""
         inside = set(range(start, stop))
         wanted = {n for n in graph.made() if self._readers.get(n, set()) - inside}
-        return graph.session(self._threads, wanted)
+        try:
+            yield start, stop, graph.session(self._threads, wanted)
+        except Exception as e:  # its exceptions share no base, and its opinion of a graph depends on its version
+            warnings.warn(f"onnxruntime does not take instructions {start} to {stop - 1}: {e}", RuntimeWarning, 2)
+            for a in self._storage.accesses[start:stop]:
+                yield a.at, a.at + 1, self._step(a)
 
     def _step(self, a: Access) -> Step:
         if isinstance(a.ins, CallOnnx):
