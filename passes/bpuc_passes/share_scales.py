@@ -13,6 +13,7 @@ import math
 from dataclasses import dataclass, field
 
 from bpuc.base.dtypes import DType
+from bpuc.base.errors import ConfigError
 from bpuc.ir import Graph, Op, QuantParams, Tensor
 from bpuc.passkit import Change, Group, Numerics, Pass, PassContext, Stage
 from bpuc.passkit.context import Avoided
@@ -100,6 +101,7 @@ class Decision:
             self.cut = {i: why for i, e in enumerate(self.edges) if e.member != e.target}
             self._join()
             return
+        self.cut = _conflicts(self.edges, self.fixed)
         while True:
             self._join()
             live = [(i, e) for i, e in enumerate(self.edges) if i not in self.cut and e.member != e.target]
@@ -129,25 +131,22 @@ class Decision:
             if i not in self.cut:
                 self._sets.union(edge.member, edge.target)
         top: dict[int, float] = {}
-        pinned: dict[int, float] = {}
+        pinned: dict[int, float] = {}  # all equal in a group: see `_conflicts`
         for c in self.classes:
             root = self._sets.find(c.index)
             top[root] = max(top.get(root, 0.0), self.own[c.index])
             value = self.fixed[c.index]
             if value is not None:
-                pinned[root] = max(pinned.get(root, 0.0), value)
+                pinned[root] = value
         top |= pinned
         self.shared = [top[self._sets.find(c.index)] for c in self.classes]
 
     def _fault(self, edge: ConcatEdge) -> tuple[float, str] | None:
         """(how bad, why) where the edge's member must not take the shared threshold."""
         c, own, shared = self.classes[edge.member], self.own[edge.member], self.shared[edge.member]
-        fixed, target_fixed = self.fixed[edge.member], self.fixed[edge.target]
         name = c.tensors[0].name
-        if fixed is not None and abs(fixed - shared) > 1e-9 * shared:
-            return math.inf, f"{name} has a fixed scale"
-        if target_fixed is not None and own > target_fixed * (1 + 1e-9) and c.readers:
-            return math.inf, f"the concat's scale is fixed and would clip {name}, which {c.reader_names[0]} reads too"
+        if own > shared * (1 + 1e-9) and c.readers:
+            return math.inf, f"the group's scale is fixed and would clip {name}, which {c.reader_names[0]} reads too"
         if self.ctx.options.share_scales == "always":
             return None
         worst: tuple[float, str] | None = None
@@ -257,9 +256,41 @@ def _nonzero_threshold(ctx: PassContext, tensor: Tensor) -> float:
 
 
 def _fixed(scale_class: ScaleClass, ctx: PassContext) -> float | None:
-    """Threshold that the user fixed for a member."""
-    for tensor in scale_class.tensors:
-        if tensor.name in ctx.options.fixed_scales:
-            dtype = DType.INT16 if tensor.name in ctx.int16 else DType.INT8
-            return ctx.options.fixed_scales[tensor.name] * dtype.qmax
-    return None
+    """Threshold that the user fixed for a member.
+
+    Raises:
+        ConfigError: two members are fixed at different scales.
+    """
+    scales = ctx.options.fixed_scales
+    named = [t for t in scale_class.tensors if t.name in scales]
+    if not named:
+        return None
+    first = named[0]
+    for other in named[1:]:
+        if scales[other.name] != scales[first.name]:
+            raise ConfigError(
+                f"--fixed-scale {other.name}={scales[other.name]:g}: its values are those of {first.name}, which is "
+                f"fixed at {scales[first.name]:g}",
+                hint=f"drop --fixed-scale {other.name}",
+            )
+    dtype = DType.INT16 if first.name in ctx.int16 else DType.INT8
+    return scales[first.name] * dtype.qmax
+
+
+def _conflicts(edges: list[ConcatEdge], fixed: list[float | None]) -> dict[int, str]:
+    """Edges that would bring two different fixed scales into one group; the largest tensors join first."""
+    sets = UnionFind(len(fixed))
+    pinned = {i: value for i, value in enumerate(fixed) if value is not None}
+    cut: dict[int, str] = {}
+    for i in sorted(range(len(edges)), key=lambda i: (-edges[i].tensor.elements, edges[i].tensor.name)):
+        e = edges[i]
+        a, b = sets.find(e.member), sets.find(e.target)
+        both = [pinned[root] for root in (a, b) if root in pinned]
+        if a != b and len(both) == 2 and abs(both[0] - both[1]) > 1e-9 * max(both):
+            own = fixed[e.member] is not None
+            cut[i] = f"{e.tensor.name} has a fixed scale" if own else f"{e.op.out.name} has another fixed scale"
+            continue
+        sets.union(a, b)
+        if both:
+            pinned[sets.find(a)] = both[0]
+    return cut
