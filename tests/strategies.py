@@ -34,6 +34,8 @@ def graphs(draw: st.DrawFn) -> Graph:
         t = Tensor(g.unique(draw(NAMES)), (1, channels, 2, 2), draw(st.sampled_from([DType.FLOAT32, DType.INT8])))
         t.quant = draw(quants(channels))
         t.observer = draw(st.sampled_from(["", "min_max", "percentile"]))
+        if draw(st.booleans()):
+            t.gain, t.gain_axis = draw(st.sampled_from([((2.0,), None), ((0.5,) * channels, 1)]))
         return t
 
     def constant(*shape: int) -> Tensor:

@@ -13,9 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import onnxruntime as ort
 
-from bpuc.execute.ort import FloatExecutor, run_op
+from bpuc.execute.ort import FloatExecutor, Sessions, run_op
 from bpuc.ir import Graph, Op, Tensor
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -39,7 +38,7 @@ class ReaderNoise:
             if executor is None or number == SAMPLES:
                 break
             self._taps.append(dict(executor.run(sample)))
-        self._sessions: dict[Op, ort.InferenceSession] = {}
+        self._sessions: Sessions = {}
         self._known: dict[tuple[Tensor, Op, float], float] = {}
 
     def increase_db(self, tensor: Tensor, op: Op, own: float, shared: float, result: float) -> float | None:

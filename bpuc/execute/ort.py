@@ -67,7 +67,10 @@ class FloatExecutor:
         return array.astype(tensor.dtype.numpy, copy=False)
 
 
-def run_op(op: Op, feeds: Mapping[str, Array], sessions: dict[Op, ort.InferenceSession]) -> list[Array]:
+Sessions = dict[Op, ort.InferenceSession]
+
+
+def run_op(op: Op, feeds: Mapping[str, Array], sessions: Sessions) -> list[Array]:
     """Results of one op in float; `sessions` keeps what was built for it.
 
     Args:

@@ -37,6 +37,7 @@ _JSON = r'(?:"(?:[^"\\]|\\.)*"|\[(?:[^"\]]|"(?:[^"\\]|\\.)*")*\]|[A-Za-z0-9_.\-]
 _HEAD = re.compile(
     rf"%(?P<name>{_NAME}): (?P<dtype>\w+)\[(?P<shape>[\d,]*)\]"
     r"(?: scale=(?P<scale>[^\s@/]+)(?:@(?P<axis>\d+))?(?:/(?P<stored>\w+))?)?(?: observer=(?P<observer>\w+))?"
+    r"(?: gain=(?P<gain>[^\s@]+)(?:@(?P<gain_axis>\d+))?)?"
 )
 _OPERAND = re.compile(rf"%({_NAME})|_")
 _FIELD = re.compile(rf" (\w+)=({_JSON})")
@@ -110,7 +111,10 @@ def _typed(t: Tensor) -> str:
         text += " scale=" + ";".join(map(repr, t.quant.scale))
         text += f"@{t.quant.axis}" if t.quant.axis is not None else ""
         text += f"/{t.quant.dtype}" if t.quant.dtype is not t.dtype else ""
-    return text + (f" observer={t.observer}" if t.observer else "")
+    text += f" observer={t.observer}" if t.observer else ""
+    if t.gain != (1.0,):
+        text += " gain=" + ";".join(map(repr, t.gain)) + (f"@{t.gain_axis}" if t.gain_axis is not None else "")
+    return text
 
 
 def _op(op: Op) -> str:
@@ -171,6 +175,9 @@ def _declare(text: str, tensors: dict[str, Tensor]) -> tuple[Tensor, str]:
     dtype = DType(found["dtype"])
     shape = tuple(int(d) for d in found["shape"].split(",") if d)
     tensor = Tensor(_unquoted(found["name"]), shape, dtype, observer=found["observer"] or "")
+    if found["gain"]:
+        tensor.gain = tuple(float(g) for g in found["gain"].split(";"))
+        tensor.gain_axis = None if found["gain_axis"] is None else int(found["gain_axis"])
     if found["scale"]:
         axis = None if found["axis"] is None else int(found["axis"])
         scale = tuple(float(s) for s in found["scale"].split(";"))

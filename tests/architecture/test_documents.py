@@ -37,5 +37,5 @@ def test_every_command_is_in_the_readme():
     from bpuc.cli.main import COMMANDS
 
     for name in ("README.md", "README.zh-CN.md"):
-        table = re.findall(r"^\| `(\w+)` \|", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE)
+        table = re.findall(r"^\| `([\w-]+)` \|", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE)
         assert sorted(table) == sorted(COMMANDS)

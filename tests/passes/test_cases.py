@@ -10,18 +10,20 @@ from __future__ import annotations
 import os
 import shlex
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from bpuc.base.errors import BpucError
-from bpuc.ir import Graph
+from bpuc.calibrate.noise import ReaderNoise
+from bpuc.ir import Graph, Op
 from bpuc.ir.text import parse_graph, print_graph
 from bpuc.ir.verify import verify_wiring
 from bpuc.ops.registry import all_defs
 from bpuc.passkit import CompileOptions, Pass, PassContext
-from bpuc.passkit.context import Range
+from bpuc.passkit.context import Range, Trial
 from bpuc.plugins import get_target, passes
 
 CASES = sorted((Path(__file__).parents[1] / "cases").rglob("*.ir"))
@@ -81,12 +83,22 @@ def _context(words: list[str]) -> tuple[PassContext, dict[str, object]]:
                 options = replace(options, dtypes={**options.dtypes, name: amount})
             case "--template":
                 options = replace(options, template=value)
+            case "--equalize":
+                options = replace(options, equalize=True)
+                ctx.trial = partial(_trial, int(value))
             case "--observer":
                 options = replace(options, observer=value)
             case _:
                 raise ValueError(f"unknown option {option}")
     ctx.options = options
     return ctx, fields
+
+
+def _trial(seed: int, graph: Graph, readers: list[Op]) -> Trial:
+    """Errors measured on two random samples, in place of calibration data."""
+    rng = np.random.default_rng(seed)
+    samples = [{t.name: rng.normal(size=t.shape).astype(np.float32) for t in graph.inputs} for _ in range(2)]
+    return ReaderNoise(graph, samples, readers, 1).trial
 
 
 def _unique_names(graph: Graph) -> bool:

@@ -17,7 +17,7 @@ def facts(t: Tensor | None) -> object:
     if t is None:
         return None
     const = None if t.const is None else t.const.tobytes()
-    return t.name, t.shape, t.dtype, t.quant, t.observer, const
+    return t.name, t.shape, t.dtype, t.quant, t.observer, t.gain, t.gain_axis, const
 
 
 def everything(g: Graph) -> object:

@@ -137,7 +137,7 @@ def test_every_live_tensor_or_its_heir_is_reported(net: str) -> None:
 
 
 def test_pins_split_the_net_and_conversions_show(net: str) -> None:
-    found = report(net, data=data(net), run_on_cpu=["relu"])
+    found = report(net, data=data(net), run_on_cpu=["relu"], run_on_bpu=["conv", "sig"])
     nodes = {n["name"]: n for n in found["nodes"]}
     assert nodes["relu"]["device"] == "CPU"
     assert "--run-on-cpu" in nodes["relu"]["reason"]
