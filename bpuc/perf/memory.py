@@ -137,11 +137,12 @@ def stored_bytes(ref: Ref, hw: Hardware) -> float:
     """Bytes of a view as the machine stores it: its innermost axis padded to ``256 n + {0, 16, 32, 64, 128}`` bytes.
 
     The ladder is that of the X5's documents; ``channel_align`` is its first rung and ``channel_block`` its period. The
-    innermost axis is the channels (axis 1 of rank 4 and above) or the last axis, whichever needs less.
+    innermost axis is the channels (axis 1 of rank 4 and above) or the last axis, whichever needs less. Views of one or
+    two axes are copies whose axes were joined; they are taken as they are.
     """
     counted = [d if s else 1 for d, s in zip(ref.shape, ref.strides)]
-    if not counted:
-        return float(ref.dtype.itemsize)
+    if len(counted) < 3:
+        return float(ref.nbytes)
     dense = math.prod(counted)
     axes = (1, -1) if len(counted) > 3 else (-1,)
     return min(dense / counted[a] * _rung(counted[a] * ref.dtype.itemsize, hw) for a in axes) if dense else 0.0

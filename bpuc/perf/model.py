@@ -137,7 +137,7 @@ def _numbers(row: Row, hw: Hardware) -> dict[str, Any]:
         "compute_us": row.compute,
         "transfer_us": transfer,
         "macs": row.macs,
-        "read_bytes": round(row.loads),
+        "read_bytes": round(row.constants + row.loads),
         "write_bytes": round(row.stores),
         "bound": "overhead" if row.overhead >= max(row.compute, transfer) else bound,
     }

@@ -30,7 +30,8 @@ def build_rows(program: Program, plan: MemoryPlan, hw: Hardware) -> list[Row]:
         row, traffic, time = rows[place[ins.op]], plan.traffic[i], compute_us(ins, hw)
         row.compute += time
         row.overhead += hw.instruction_us if row.bpu else hw.cpu_node_overhead_us
-        row.loads += traffic.constants + traffic.loads
+        row.constants += traffic.constants
+        row.loads += traffic.loads
         row.stores += traffic.stores
         row.macs += ins.work().macs
         row.producers += [place[program.instructions[p].op] for p in plan.producers[i]]

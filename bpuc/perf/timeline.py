@@ -1,10 +1,11 @@
 """The time line: rows in program order on engines that run side by side, one DDR bus, calls and the host CPU.
 
 A row is what one op of the program does on one engine. Engines take their rows in order. A row may start when its
-engine is free and each producer has handed on its first tile, and ends no earlier than its own work, its DDR loads and
-the last tile of its producers allow. The bus carries, in order, what each row loads and stores; constants and spilled
-operands are fetched `prefetch_ops` rows ahead. All of it is sums and maxima of the rows' times, so a longer row
-never ends the frame earlier.
+engine is free and each producer has handed on its first tile. It ends no earlier than its own work allows, and its last
+tile comes after the last ones of its producers and of its DDR loads, as does the last stored tile after it. The bus
+carries, in order, what each row loads and stores. A row's loads begin up to `prefetch_ops` rows ahead, as soon as its
+constants fit into the constant buffer beside those of the rows between: a row frees its constants when it ends. All of
+it is sums and maxima of the rows' times, so a longer row never ends the frame earlier.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ class Row:
     engine: str
     compute: float = 0.0
     overhead: float = 0.0
+    constants: float = 0.0
     loads: float = 0.0
     stores: float = 0.0
     macs: int = 0
@@ -36,7 +38,7 @@ class Row:
 
     def transfer_us(self, hw: Hardware) -> float:
         """Time of this row's traffic on the DDR bus."""
-        return hw.ddr_us(self.loads + self.stores)
+        return hw.ddr_us(self.constants + self.loads + self.stores)
 
 
 def schedule(rows: Sequence[Row], hw: Hardware) -> float:
@@ -63,25 +65,39 @@ def _segment(rows: Sequence[Row], first: int, stop: int, now: float, hw: Hardwar
         first += 1
     if first == stop:
         return now
-    ahead = int(hw.prefetch_ops)
     free: dict[str, float] = {}
+    loaded: list[float] = []
     bus = end = now
-    loaded: dict[int, float] = {}
-    next_load = first
     for i in range(first, stop):
         row = rows[i]
         begun = [rows[p] for p in row.producers if first <= p < i]
         ready = max((p.start + (p.end - p.start) / hw.tiles for p in begun), default=now)
         row.start = max(free.get(row.engine, now), ready)
-        while next_load < min(i + ahead + 1, stop):
-            bus = max(bus, row.start) + hw.ddr_us(rows[next_load].loads)
-            loaded[next_load] = bus
-            next_load += 1
-        work = row.compute + row.overhead
-        tail = max((p.end for p in begun), default=now) + row.compute / hw.tiles
-        row.end = max(row.start + work, loaded[i], tail if begun else now)
+        while len(loaded) < stop - first and (j := first + len(loaded)) <= i + hw.prefetch_ops:
+            freed = _frees(rows, first, j, hw.constant_buffer_bytes)
+            if freed > i:
+                break
+            nbytes = rows[j].constants + rows[j].loads
+            if nbytes:
+                window = rows[max(first, j - int(hw.prefetch_ops))].start
+                bus = max(bus, window, rows[freed - 1].end if freed > first else now) + hw.ddr_us(nbytes)
+            loaded.append(bus if nbytes else now)
+        work, tail = row.compute + row.overhead, row.compute / hw.tiles
+        row.end = max(row.start + work, *(p.end + tail for p in begun), loaded[i - first] + tail)
         free[row.engine] = row.end
-        bus = max(bus, row.start + work / hw.tiles) + hw.ddr_us(row.stores)
+        if row.stores:
+            store = hw.ddr_us(row.stores)
+            bus = max(max(bus, row.start) + store, row.end + store / hw.tiles)
         end = max(end, row.end, bus)
     rows[stop - 1].end = max(rows[stop - 1].end, end)
     return end
+
+
+def _frees(rows: Sequence[Row], first: int, row: int, buffer: float) -> int:
+    """The rows before this one must have ended for the constants of `row` to fit beside those of the rows between."""
+    room = buffer - rows[row].constants
+    at = row
+    while at > first and room >= rows[at - 1].constants:
+        at -= 1
+        room -= rows[at].constants
+    return at

@@ -33,10 +33,12 @@ class Hardware:
         sram_bytes_per_cycle: operands of an instruction pass between on-chip memory and an engine at this rate.
     Memory:
         ddr_gb_per_s, sram_bytes: usable bandwidth and on-chip memory for activations.
-        channel_align: the channels of a position are stored in multiples of this.
+        spill_slope: a value goes through DDR whole when live values need 1 + spill_slope times sram_bytes.
+        constant_buffer_bytes: on-chip memory for the constants of the running op and of those ahead.
+        channel_align, channel_block: channels are stored in channel_block * n + {0, align, 2 align, 4 align...} bytes.
     Overlap:
         tiles: parts in which an op hands its result on to the next engine.
-        prefetch_ops: how many ops ahead weights are loaded.
+        prefetch_ops: how many ops ahead constants are loaded at most.
     Overhead:
         instruction_us: start and end of an instruction. call_us: what a BPU call costs the core.
         submit_us: what it costs the host.
@@ -64,6 +66,7 @@ class Hardware:
     channel_align: float
     channel_block: float
     spill_slope: float
+    constant_buffer_bytes: float
     tiles: float
     prefetch_ops: float
     instruction_us: float

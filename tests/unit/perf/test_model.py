@@ -55,8 +55,8 @@ def test_a_chain_by_hand():
 def test_an_op_waits_for_its_weights():
     perf = estimate(chain(channels=64, size=1), target(instruction_us=0.0, prefetch_ops=0.0))
     r = rows(perf)
-    # 9*8*64 weights and 8 bytes of input at 1000 bytes a us, against 0.0184 us of computing on 4 positions
-    assert r["conv1"]["latency_us"] == pytest.approx(4.616)
+    # 9*8*64 weights and 8 bytes of input at 1000 bytes a us, then 9*8*64*4 MACs on them in one tile
+    assert r["conv1"]["latency_us"] == pytest.approx(4.616 + 0.18432)
     assert r["conv1"]["bound"] == "memory"
 
 
@@ -100,8 +100,20 @@ def test_channels_or_width_are_padded_in_memory(channels, size, stored):
 def test_the_stride_ladder():
     hw = Hardware.of(target(channel_align=16.0, channel_block=256.0))
     sizes = {1: 4, 5: 16, 16: 16, 17: 32, 33: 64, 65: 128, 96: 128, 144: 256, 256: 256, 257: 272, 400: 512}
-    assert {c: stored_bytes(dense(0, (1, c)), hw) for c in sizes} == sizes
-    assert stored_bytes(dense(0, (1, 48), DType.INT32), hw) == 256
+    assert {c: stored_bytes(dense(0, (1, 1, c)), hw) for c in sizes} == sizes
+    assert stored_bytes(dense(0, (1, 1, 48), DType.INT32), hw) == 256
+    assert stored_bytes(dense(0, (1, 17)), hw) == 17
+
+
+@pytest.mark.parametrize(("buffer", "conv2"), [(1e9, 9.224), (9216.0, 9.224), (5000.0, None)])
+def test_constants_are_loaded_ahead_while_they_fit(buffer, conv2):
+    perf = estimate(chain(channels=64, size=1), target(instruction_us=0.0, constant_buffer_bytes=buffer, call_us=0.0))
+    r = rows(perf)
+    begin = r["_call_1"]["end_us"]
+    # both ops have 4608 bytes of constants, conv1 8 bytes of input, conv2 8 bytes of output; 1000 bytes a us
+    if conv2 is None:  # the buffer holds 4608 bytes of one op only: conv2's are loaded when conv1 has ended
+        conv2 = r["conv1"]["end_us"] - begin + 4.608
+    assert r["conv2"]["end_us"] - begin == pytest.approx(conv2 + r["conv2"]["compute_us"] + 0.008)
 
 
 def test_rescales_are_rows_and_counted():
