@@ -36,8 +36,8 @@ _NAME = r'(?:[A-Za-z0-9_./:\-]+|"(?:[^"\\]|\\.)*")'
 _JSON = r'(?:"(?:[^"\\]|\\.)*"|\[(?:[^"\]]|"(?:[^"\\]|\\.)*")*\]|[A-Za-z0-9_.\-]+)'
 _HEAD = re.compile(
     rf"%(?P<name>{_NAME}): (?P<dtype>\w+)\[(?P<shape>[\d,]*)\]"
-    r"(?: scale=(?P<scale>[^\s@/]+)(?:@(?P<axis>\d+))?(?:/(?P<stored>\w+))?)?(?: observer=(?P<observer>\w+))?"
-    r"(?: gain=(?P<gain>[^\s@]+)(?:@(?P<gain_axis>\d+))?)?"
+    r"(?: scale=(?P<scale>[^\s@/,]+)(?:@(?P<axis>\d+))?(?:/(?P<stored>\w+))?)?(?: observer=(?P<observer>\w+))?"
+    r"(?: gain=(?P<gain>[^\s@,]+)(?:@(?P<gain_axis>\d+))?)?"
 )
 _OPERAND = re.compile(rf"%({_NAME})|_")
 _FIELD = re.compile(rf" (\w+)=({_JSON})")

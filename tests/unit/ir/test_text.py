@@ -38,6 +38,20 @@ def test_every_part_of_a_line() -> None:
     assert print_graph(graph, "quantized") == TEXT
 
 
+def test_several_results_with_everything_that_a_tensor_may_have() -> None:
+    text = (
+        "graph g\n  input %x: int8[1,2] scale=0.5\n"
+        "  %a: int8[1,1] scale=0.5 observer=kl gain=2.0, %b: float32[1,1] scale=0.25;0.5@1/int8 gain=1.0;8.0@1, "
+        '%c: int8[1,1] scale=0.125, %d: int8[1,0] = Split(%x) name="s" {axis=1, sizes=(1, 1)}\n'
+    )
+    graph = parse_graph(text, ATTRS)
+    a, b, c, _ = next(iter(graph)).outputs
+    assert (a.observer, a.gain, a.gain_axis) == ("kl", (2.0,), None)
+    assert (b.gain, b.gain_axis, b.quant) == ((1.0, 8.0), 1, QuantParams(DType.INT8, (0.25, 0.5), 1))
+    assert c.quant == QuantParams(DType.INT8, (0.125,))
+    assert print_graph(graph) == text
+
+
 def test_large_constants_are_named_by_their_content() -> None:
     g = Graph("g")
     big = Tensor("w", (17,), DType.FLOAT32, np.arange(17, dtype=np.float32))
