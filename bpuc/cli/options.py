@@ -61,7 +61,7 @@ _SHARED = (
         "--share-scales", type=click.Choice(["auto", "always", "never"]), help="Scales across concats [auto]."
     ),
     click.option(
-        "--max-bits-lost", type=click.FloatRange(0), metavar="N", help="Bits that other readers may lose [1]."
+        "--max-bits-lost", type=click.FloatRange(0), metavar="N", help="Bits that other readers may lose [1.5]."
     ),
     click.option("--equalize", is_flag=True, help="Move range ratios of concat branches into weights, where it helps."),
     click.option("--template", type=click.Choice(["default", "int16"]), help="Types of all activations [default]."),

@@ -27,7 +27,7 @@ class CompileOptions:
     cpu: tuple[str, ...] = ()
     bpu: tuple[str, ...] = ()
     share_scales: str = "auto"
-    max_bits_lost: float = 1.0
+    max_bits_lost: float = 1.5
     template: str = "default"
     equalize: bool = False
     observer: str = "percentile"

@@ -18,6 +18,7 @@ from bpuc_passes.fuse_table import FuseTable
 from bpuc_passes.insert_borders import InsertBorders
 from bpuc_passes.insert_observers import InsertObservers
 from bpuc_passes.insert_rescales import InsertRescales
+from bpuc_passes.merge_split_concat import MergeSplitConcat
 from bpuc_passes.pin_devices import PinDevices
 from bpuc_passes.place_ops import PlaceOps
 from bpuc_passes.quantize_weights import QuantizeWeights
@@ -30,6 +31,7 @@ def optimize() -> Sequence[Pass]:
     return (
         PinDevices(),
         FuseLayerNorm(),
+        MergeSplitConcat(),
         FoldAffine(scalars=False),
         FuseClamp(),
         FuseTable(),
