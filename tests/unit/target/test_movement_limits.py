@@ -39,7 +39,7 @@ def resize(shape, out, mode="nearest", **attrs):
         ),
         ("bayes-e", op("ReduceSum", MAP, axes=[0, 1]), op("ReduceSum", MAP, axes=[2, 3]), "one axis"),
         ("bayes-e", op("ReduceMax", (1, 8192, 4, 4), axes=[1]), op("ReduceMax", (1, 8193, 4, 4), axes=[1]), "1..8192"),
-        ("bayes-e", op("Concat", MAP, MAP, axis=0), op("Concat", *[MAP] * 1025, axis=0), "1024 inputs"),
+        ("bayes-e", op("Concat", MAP, MAP, axis=0), op("Concat", *[MAP] * 1025, axis=2), "1024 inputs"),
         ("bayes-e", op("Concat", (64, 56), (64, 56), axis=0), op("Concat", *[MAP] * 1025, axis=1), "1024 inputs"),
         (
             "bernoulli2",
