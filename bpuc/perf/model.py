@@ -32,7 +32,7 @@ def estimate(program: Program, target: Target) -> dict[str, Any]:
     rows = build_rows(program, plan, hw)
     latency = schedule(rows, hw)
     ops = _records(program, rows, hw)
-    bpu, cpu = (math.fsum(_spans(rows, on_bpu)) for on_bpu in (True, False))
+    bpu, cpu = busy_us(rows, True), busy_us(rows, False)
     rescales = [o for o in ops if o["op"] == "Rescale"]
     summary = {
         "latency_us": latency,
@@ -72,14 +72,14 @@ def _throughput(*stages_us: float) -> float:
     return 1e6 / slowest if slowest else 0.0
 
 
-def _spans(rows: list[Row], bpu: bool) -> list[float]:
-    """Durations of the runs of rows on one device."""
-    ends: dict[int, tuple[float, float]] = {}
+def busy_us(rows: list[Row], bpu: bool) -> float:
+    """Time of a frame on one device: the BPU core with the overhead of its calls, or the CPU."""
+    spans: dict[int, tuple[float, float]] = {}
     for r in rows:
         if r.bpu == bpu:
-            start, end = ends.get(r.segment, (r.start, r.end))
-            ends[r.segment] = min(start, r.start), max(end, r.end)
-    return [end - start for start, end in ends.values()]
+            start, end = spans.get(r.segment, (r.start, r.end))
+            spans[r.segment] = min(start, r.start), max(end, r.end)
+    return math.fsum(end - start for start, end in spans.values())
 
 
 def _records(program: Program, rows: list[Row], hw: Hardware) -> list[dict[str, Any]]:

@@ -1,0 +1,83 @@
+"""Fit the hardware numbers of a march to measured BPU times, and write them into its target.toml."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+from bounds import CHOICES, ranges_for
+from judge import report
+from pairs import SETS, Pair, load_pairs
+from search import descend
+
+from bpuc.plugins import get_target
+from bpuc.target.hardware import Hardware
+
+TARGETS = Path(__file__).parents[1] / "bpuc_targets"
+FILES = {"bayes-e": "bayes_e", "bernoulli2": "bernoulli2", "nash-e": "nash", "nash-m": "nash"}
+
+
+def fit(pairs: list[Pair], start: Hardware, march: str, steps: int, seed: int) -> Hardware:
+    """Numbers that minimize the mean of |log(predicted / measured)|."""
+
+    def loss(hw: Hardware) -> float:
+        errors = [abs(math.log(p.predicted_us(hw) / p.measured_us)) for p in pairs]
+        return float(np.mean(np.minimum(errors, 1.5)))
+
+    hw, _ = descend(loss, start, ranges_for(march), CHOICES, steps, seed)
+    return hw
+
+
+def holdout(pairs: list[Pair], start: Hardware, march: str, steps: int, seed: int) -> None:
+    """Leave one family out, fit the others, predict it; prints the error over all families."""
+    errors = []
+    for family in sorted({p.family for p in pairs}):
+        hw = fit([p for p in pairs if p.family != family], start, march, steps, seed)
+        unseen = [abs(p.predicted_us(hw) / p.measured_us - 1) for p in pairs if p.family == family]
+        errors += unseen
+        print(f"without {family:16} its {len(unseen):2} models: MAPE {np.mean(unseen):.1%}", flush=True)
+    print(f"leave one family out: MAPE {np.mean(errors):.1%}")
+
+
+def write(march: str, hw: Hardware, source: str) -> None:
+    """Put the free numbers, rounded to three digits, into the march's ``[hardware]`` table as fitted ones."""
+    path = TARGETS / FILES[march] / "target.toml"
+    text = path.read_text(encoding="utf-8")
+    values = asdict(hw)
+    for name in (*ranges_for(march), *CHOICES):
+        line = re.compile(
+            rf'^({name} = {{ value = )[^,]+(, unit = "[^"]*", origin = ")\w+(", source = ")[^"]*(" }})$', re.M
+        )
+        text = line.sub(rf"\g<1>{float(f'{values[name]:.3g}'):.10g}\g<2>fitted\g<3>{source}\g<4>", text, count=1)
+    path.write_text(text, encoding="utf-8")
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--march", default="bayes-e", choices=sorted(SETS))
+    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--holdout", action="store_true", help="judge the method instead: leave one family out")
+    parser.add_argument("--write", action="store_true", help="write the numbers into target.toml")
+    args = parser.parse_args()
+    pairs = load_pairs(args.folder, args.march)
+    start = Hardware.of(get_target(args.march))
+    if args.holdout:
+        holdout(pairs, start, args.march, args.steps, args.seed)
+        return
+    hw = fit(pairs, start, args.march, args.steps, args.seed)
+    report(pairs, hw)
+    for name in (*ranges_for(args.march), *CHOICES):
+        print(f"{name} = {getattr(hw, name):.4g}")
+    if args.write:
+        write(args.march, hw, f"fit of {len(pairs)} published models, sets {' '.join(SETS[args.march])}")
+
+
+if __name__ == "__main__":
+    main()

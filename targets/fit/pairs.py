@@ -1,0 +1,114 @@
+"""Pairs of a compiled program and its measured time, from a folder of graphs and published latencies."""
+
+from __future__ import annotations
+
+import csv
+import json
+import tempfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from bpuc.base.errors import BpucError
+from bpuc.flow.compile import compile_for_perf
+from bpuc.perf.memory import Value, find_values, place_values
+from bpuc.perf.model import busy_us
+from bpuc.perf.rows import build_rows
+from bpuc.perf.timeline import schedule
+from bpuc.plugins import get_target
+from bpuc.program import Program
+from bpuc.target.hardware import Hardware
+
+# which sets of measurements count for a march: of several rows of a graph the first set's
+SETS = {
+    "bayes-e": ("x5-cls", "x5-ul-2025-11", "x5-ul-2025-07"),
+    "nash-e": ("s100-ul-2025-11",),
+    "nash-m": ("s100p-ul-2025-11",),
+    "bernoulli2": ("x3-cls", "x3-yolo", "x3-yolov5-2024-09"),
+}
+
+
+@dataclass
+class Pair:
+    """A model with its measured BPU time, and what of the estimate does not depend on the hardware numbers."""
+
+    name: str
+    family: str
+    measured_us: float
+    program: Program
+    values: list[Value]
+    producers: list[list[int]]
+
+    def predicted_us(self, hw: Hardware) -> float:
+        """Busy time of one BPU core for a frame."""
+        plan = place_values(self.program, self.values, self.producers, hw)
+        rows = build_rows(self.program, plan, hw)
+        schedule(rows, hw)
+        return busy_us(rows, bpu=True)
+
+
+def load_pairs(folder: Path, march: str) -> list[Pair]:
+    """Compile every graph of the folder that has a measurement for the march; what fails to compile is printed."""
+    pairs = []
+    for name, measured in sorted(_measured(folder, march).items()):
+        try:
+            program = _compile(folder / "graphs" / f"{name}.onnx", march)
+        except BpucError as e:
+            print(f"{name}: left out: {e.message}")
+            continue
+        pairs.append(Pair(name, _families(folder).get(name, name), measured, program, *find_values(program)))
+    return pairs
+
+
+def _measured(folder: Path, march: str) -> dict[str, float]:
+    cores, clock = (get_target(march).hw(k) for k in ("cores", "clock_mhz"))
+    best: dict[str, tuple[int, float]] = {}
+    for row in _rows(folder / "published.csv"):
+        if row["march"] != march or row["set"] not in SETS[march] or row["confidence"] != "good" or not row["fps_max"]:
+            continue
+        if row["bpu_clock_ghz"] and float(row["bpu_clock_ghz"]) * 1000 != clock:
+            continue
+        if not (folder / "graphs" / f"{row['graph']}.onnx").exists():
+            continue
+        rank = SETS[march].index(row["set"])
+        if row["graph"] not in best or rank < best[row["graph"]][0]:
+            best[row["graph"]] = rank, 1e6 * cores / float(row["fps_max"])
+    return {name: us for name, (_, us) in best.items()}
+
+
+def _families(folder: Path) -> dict[str, str]:
+    return {row["graph"].removesuffix(".onnx"): row["family"] for row in _rows(folder / "graphs" / "INDEX.csv")}
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as f:
+        return list(csv.DictReader(f))
+
+
+def _compile(path: Path, march: str) -> Program:
+    """The program of a graph, without its constants: the estimate asks for their sizes only."""
+    with tempfile.TemporaryDirectory() as folder:
+        filled = Path(folder) / path.name
+        onnx.save(_filled(path), filled)
+        program = compile_for_perf(str(filled), march, {})
+    program.constants, program.parts = b"", []
+    return program
+
+
+def _filled(path: Path) -> onnx.ModelProto:
+    model = onnx.load(path)
+    side = path.with_suffix(".json")
+    if side.exists():
+        for name, (dims, kind) in json.loads(side.read_text(encoding="utf-8"))["initializers"].items():
+            dtype = onnx.helper.tensor_dtype_to_np_dtype(kind)
+            rng = np.random.default_rng(zlib.crc32(name.encode()))
+            fan = max(int(np.prod(dims[1:])), 1)
+            # positive values of unit mean stay finite as variances, gains and divisors too
+            value = rng.uniform(0.5, 1.5, dims) if len(dims) < 2 else rng.standard_normal(dims) / np.sqrt(fan)
+            array = value.astype(dtype) if np.issubdtype(dtype, np.floating) else np.zeros(dims, dtype)
+            model.graph.initializer.append(numpy_helper.from_array(array, name))
+    return model
