@@ -28,7 +28,7 @@ def build_report(graph: Graph, ctx: PassContext, model: ImportedModel, passes: l
         "tensors": [_tensor(t, ctx, groups) for t in graph.tensors() if t.const is None or t.quant is not None],
         "groups": [asdict(g) for g in ctx.groups],
         "nodes": [_node(op) for op in ops],
-        "segments": _segments(ops),
+        "segments": _segments(ops, ctx),
         "rescales": [{k: v for k, v in asdict(r).items() if k != "elements"} for r in ctx.rescales],
         "warnings": [asdict(w) for w in dict.fromkeys(ctx.warnings)],
         "avoided": [asdict(a) for a in ctx.avoided],
@@ -98,9 +98,10 @@ def _node(op: Op) -> dict[str, Any]:
     }
 
 
-def _segments(ops: list[Op]) -> list[dict[str, Any]]:
+def _segments(ops: list[Op], ctx: PassContext) -> list[dict[str, Any]]:
     found: dict[int, dict[str, Any]] = {}
     for op in ops:
-        row = found.setdefault(op.segment, {"id": op.segment, "device": op.device, "nodes": []})
+        reason = ctx.segment_reasons.get(op.segment, "")
+        row = found.setdefault(op.segment, {"id": op.segment, "device": op.device, "nodes": [], "reason": reason})
         row["nodes"].append(op.name)
     return list(found.values())

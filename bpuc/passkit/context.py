@@ -116,6 +116,8 @@ class PassContext:
     # elements of each avoided rescale, by (node, tensor); why a concat operand was not joined, by (node, index)
     avoided_elements: dict[tuple[str, str], int] = field(default_factory=dict)
     cut_reasons: dict[tuple[str, int], str] = field(default_factory=dict)
+    # why each segment begins where it does, by its number
+    segment_reasons: dict[int, str] = field(default_factory=dict)
     # names of the tensors that are int16, and of the ONNX tensors that fusion made disappear
     int16: set[str] = field(default_factory=set)
     fused: set[str] = field(default_factory=set)

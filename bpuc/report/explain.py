@@ -62,7 +62,12 @@ def explain_placement(report: Record, name: str | None = None) -> str:
     segments = v.records(report, "segments")
     head = f"{v.several(len(nodes) - len(cpu), 'node')} on the BPU, {len(cpu)} on the CPU"
     head += f", in {v.several(len(segments), 'segment')}"
-    return "\n\n".join([head, *(_node(n) for n in cpu)]) + "\n"
+    borders = [
+        wrap(f"segment {v.clean(s.get('id'))} on the {v.clean(s.get('device'))}: {v.clean(s['reason'])}", WIDTH, "  ")
+        for s in segments
+        if s.get("reason")
+    ]
+    return "\n\n".join([head, *(["\n".join(borders)] if borders else []), *(_node(n) for n in cpu)]) + "\n"
 
 
 def _node(n: Record) -> str:
