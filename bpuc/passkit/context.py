@@ -126,6 +126,8 @@ class PassContext:
     noise: Noise | None = None
     trial: Callable[[Graph, list[Op]], Trial] | None = None
     rescale_us: Callable[[int], float] | None = None
+    # tensors that lose too much in int8, from the passes that made them: int16 where the march can, without being asked
+    prefer_int16: set[str] = field(default_factory=set)
     # types that the calibration file asks for
     calibrated_dtypes: dict[str, str] = field(default_factory=dict)
 

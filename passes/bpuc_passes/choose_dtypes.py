@@ -32,9 +32,10 @@ class ChooseDtypes(Pass):
         if ctx.options.template == "int16":
             everything = quantized_tensors(graph)
             wanted = {**{t: "int16" for t in everything if t.const is None}, **wanted}
+        target = ctx.need_target()
+        wanted |= {t: "int16" for t in _preferred(graph, ctx) if t not in wanted}
         if not wanted:
             return []
-        target = ctx.need_target()
         able = {t for t in wanted if wanted[t] == "int16" and _can(graph, ctx, t)}
         if not able:
             return []
@@ -93,6 +94,20 @@ def _requests(graph: Graph, ctx: PassContext) -> dict[Tensor, str]:
             if tensor in quantized and found.get(tensor, (-1, ""))[0] < rank:
                 found[tensor] = (rank, dtype)
     return {t: dtype for t, (_, dtype) in found.items()}
+
+
+def _preferred(graph: Graph, ctx: PassContext) -> list[Tensor]:
+    """What a pass would have in int16, where the march can do so on both sides of the tensor."""
+    if not ctx.prefer_int16 or not ctx.need_target().int16_activations:
+        return []
+    found = []
+    for op in graph:
+        for t in op.outputs:
+            readers = graph.consumers(t)
+            inside = op.device == "BPU" and all(r.device == "BPU" for r in readers)
+            if t.name in ctx.prefer_int16 and inside and _gives_int16(graph, op, ctx):
+                found += [t] if all(takes_int16(graph, r, ctx) for r in readers) else []
+    return found
 
 
 def _can(graph: Graph, ctx: PassContext, tensor: Tensor) -> bool:

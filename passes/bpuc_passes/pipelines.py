@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from bpuc.passkit import Pass
 from bpuc_passes.choose_dtypes import ChooseDtypes
+from bpuc_passes.decompose_reduce import DecomposeReduce
 from bpuc_passes.eliminate_rescales import EliminateRescales
 from bpuc_passes.equalize_branches import EqualizeBranches
 from bpuc_passes.fold_affine import FoldAffine
@@ -30,6 +31,7 @@ def optimize() -> Sequence[Pass]:
     """Float rewrites that hold for every march, and the observers; needs no data."""
     return (
         PinDevices(),
+        DecomposeReduce(),
         FuseLayerNorm(),
         MergeSplitConcat(),
         FoldAffine(scalars=False),

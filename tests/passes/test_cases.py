@@ -49,6 +49,7 @@ def run_case(text: str) -> str:
     lines += [f"# avoided: {a.tensor} at {a.node}" for a in ctx.avoided]
     lines += [f"# kept apart: operand {i} of {node}: {why}" for (node, i), why in ctx.cut_reasons.items()]
     lines += [f"# int16: {name}" for name in sorted(ctx.int16)]
+    lines += [f"# better in int16: {name}" for name in sorted(ctx.prefer_int16)]
     lines += [f"# segment {number}: {why}" for number, why in ctx.segment_reasons.items()]
     assert _unique_names(graph)
     return print_graph(graph) + "".join(f"{line}\n" for line in lines)
