@@ -8,6 +8,7 @@ import pytest
 
 from bpuc.base.errors import ConfigError
 from bpuc.flow.request import make_request
+from bpuc.passkit import CompileOptions
 
 YAML = """\
 model_parameters:
@@ -35,7 +36,12 @@ def config(tmp_path: Path) -> str:
 def test_defaults() -> None:
     request = make_request("m.onnx", "bayes-e")
     o = request.options
-    assert (o.observer, o.share_scales, o.template, o.max_bits_lost) == ("percentile", "auto", "default", 1.0)
+    assert (o.observer, o.share_scales, o.template, o.max_bits_lost) == (
+        "percentile",
+        "auto",
+        "default",
+        CompileOptions.max_bits_lost,
+    )
     assert (request.data, request.calib, request.random_data, request.dump_dir) == (None, None, False, None)
     assert request.model == Path("m.onnx")
 
