@@ -486,3 +486,21 @@ def test_fill_and_gather() -> None:
     x = b.input("x", (3, 5, 4))
     b.output("g", b.emit(Gather(op=0, x=x, indices=b.const([4, 0, 0, 2], I32), y=b.alloc((3, 4, 4)), axis=1)))
     same(b.program())
+
+
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize("types", [(I16, I8), (I8, I16), (I16, I16)])
+def test_sums_beyond_what_float64_holds(types: tuple[DType, DType], residual: bool) -> None:
+    """Products of more than 53 bits in total: only sums that end outside of the clamp may be rounded."""
+    from bpuc.sim.fast.plans import plan
+    from bpuc.sim.fast.storage import resolve
+
+    b = Builder(83)
+    x = b.input("x", (1, 512, 3, 3), types[0])
+    res = b.input("r", (1, 16, 3, 3), I16) if residual else None
+    gain = b._gain(x, types[1], 512 * 9, I16) * 4  # many results clamp
+    b.output("y", b.conv(x, 16, (3, 3), wtype=types[1], ytype=I16, res=res, gain=gain, lo=-32768, hi=32767))
+    program = b.program()
+    same(program)
+    if types == (I16, I8):
+        assert plan(resolve(program).accesses[0]) is not None

@@ -15,11 +15,11 @@ from bpuc.base.certificate import Reach, certified_scales
 from bpuc.base.dtypes import DType
 from bpuc.isa import Conv, ConvTranspose, MatMul
 from bpuc.sim.engine import Array
-from bpuc.sim.fast.arithmetic import EXACT, along
+from bpuc.sim.fast.arithmetic import EXACT, LIMIT, along
 from bpuc.sim.fast.graph import Graph, TensorProto
+from bpuc.sim.fast.plans.sums import INT32_MAX
 from bpuc.sim.fast.storage import BIAS, Access, Operand
 
-INT32_MAX = (1 << 31) - 1
 _FIELDS = ("bias", "mult", "shift", "res_mult")
 
 
@@ -86,29 +86,43 @@ class Tail:
             return value
         return g.node("Clip", value, g.constant(self.lo + BIAS, np.uint8), g.constant(self.hi + BIAS, np.uint8))
 
-    def exact(self) -> bool:
-        """Whether `wide` can be used: float64 holds every sum, or there is no multiplier."""
+    def exact(self, parts: list[tuple[Array, int]]) -> bool:
+        """Whether `wide` gives the right integers for sums in these parts: their bounds and powers of two.
+
+        In units of 2**-shift every term is an integer below 2**53, so float64 holds it. Where their sum stays below
+        2**53 too, nothing is ever rounded. Where it may not, the first part alone is large: adding the others to a
+        sum that has been rounded cannot bring it back within the clamp, and a sum that ends there never was.
+        """
         if self.mult is None or self.shift is None:
-            return self.y.ref.dtype is DType.INT32 and int((self.bound + np.abs(self.bias)).max()) <= INT32_MAX
+            total = self.bound + np.abs(self.bias)
+            return self.y.ref.dtype is DType.INT32 and len(parts) == 1 and int(total.max()) <= INT32_MAX
         if self.y.ref.dtype not in (DType.INT8, DType.INT16) or self.shift.min() < 1 or self.shift.max() > 62:
             return False
         mult = np.abs(self.mult.astype(np.float64))
-        total = (self.bound + np.abs(self.bias).astype(np.float64)) * mult + np.ldexp(129.0, self.shift)
+        products = [size * mult for size, _ in parts]
+        others = [p * 2.0**power for p, (_, power) in zip(products[1:], parts[1:])]
+        constant = np.abs(self.bias.astype(np.float64)) * mult + np.ldexp(129.0, self.shift)
         if self.res is not None and self.res_mult is not None:
             # twice: the value as stored, and the zero point taken off again
-            total += np.abs(self.res_mult.astype(np.float64)) * -2.0 * self.res.ref.dtype.qmin
-        return bool((total < EXACT).all())
+            others.append(np.abs(self.res_mult.astype(np.float64)) * -2.0 * self.res.ref.dtype.qmin)
+            constant = constant + others[-1] / 2
+        rest = sum(others, constant)
+        total = products[0] * 2.0 ** parts[0][1] + rest
+        if not all((v < EXACT).all() for v in (*products, *others, constant)):
+            return False
+        clamp = np.ldexp(float(max(abs(self.lo), abs(self.hi)) + 1 + BIAS), self.shift)
+        return bool(((total < EXACT) | ((total < LIMIT) & (4 * (rest + clamp) < EXACT))).all())
 
-    def wide(self, g: Graph, parts: list[tuple[str, int]], last: bool = False) -> str:
+    def wide(self, g: Graph, names: list[str], powers: list[int], last: bool = False) -> str:
         """From exact sums to the stored value.
 
         Args:
-            parts: tensors of y's shape in int32 or float32 with the power of two that each is to be multiplied by.
+            names: tensors of y's shape in int32 or float32. powers: of two, by which each is to be multiplied.
             last: the sums have their channels last; so has then the result.
         """
         axis = len(self.view) - 1 if last else self.axis
         if self.mult is None or self.shift is None:
-            return self._accumulator(g, parts, axis)
+            return self._accumulator(g, names[0], axis)
 
         def vector(value: Array) -> str:
             return g.constant(along(value, axis, len(self.view)), np.float64)
@@ -116,7 +130,7 @@ class Tail:
         down = -self.shift
         constant = self.bias * self.mult + (np.int64(1) << (self.shift - 1))
         terms = []
-        for name, power in parts:
+        for name, power in zip(names, powers):
             factor = np.ldexp(self.mult.astype(np.float64), down + power)
             wide = g.node("Cast", name, to=TensorProto.DOUBLE)
             terms.append(g.node("Mul", wide, vector(factor)))
@@ -139,10 +153,7 @@ class Tail:
         total = g.node("Clip", g.node("Floor", total), g.constant(self.lo, np.float64), g.constant(self.hi, np.float64))
         return g.node("Cast", total, to=TensorProto.INT16)
 
-    def _accumulator(self, g: Graph, parts: list[tuple[str, int]], axis: int) -> str:
-        (name, power), *more = parts
-        assert power == 0
-        assert not more
+    def _accumulator(self, g: Graph, name: str, axis: int) -> str:
         total = g.node("Cast", name, to=TensorProto.INT32)
         if self.bias.any():
             total = g.node("Add", total, g.constant(along(self.bias, axis, len(self.view)), np.int32))

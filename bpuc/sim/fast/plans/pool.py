@@ -7,7 +7,7 @@ from collections.abc import Callable
 from bpuc.base.dtypes import DType
 from bpuc.isa import Pool, PoolKind
 from bpuc.sim.fast.graph import Graph
-from bpuc.sim.fast.plans.accumulate import end_pads
+from bpuc.sim.fast.plans.geometry import end_pads
 from bpuc.sim.fast.probe import trusted
 from bpuc.sim.fast.storage import Access
 

@@ -11,8 +11,9 @@ import numpy as np
 from bpuc.isa import ConvTranspose
 from bpuc.sim.engine import Array
 from bpuc.sim.fast.graph import Graph
-from bpuc.sim.fast.plans.accumulate import Geometry, convolution
+from bpuc.sim.fast.plans.accumulate import convolution
 from bpuc.sim.fast.plans.finish import Tail
+from bpuc.sim.fast.plans.geometry import Geometry
 from bpuc.sim.fast.storage import Access
 
 
