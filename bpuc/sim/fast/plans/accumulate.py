@@ -60,11 +60,12 @@ def convolution(
         if scales is not None and trusted(f"{shape.kind} unsigned"):
             return lambda g, x: tail.clamp(g, _fused(g, x, shape, w, scales, tail.bias, False))
     sums = convolution_sums(shape, w, xtype, wtype)
-    if sums is None or not tail.exact(sums.parts):
+    way = None if sums is None else tail.way(sums.parts)
+    if sums is None or way is None:
         return None
 
     def wide(g: Graph, x: str) -> str:
-        value = tail.wide(g, sums.emit(g, x), [power for _, power in sums.parts], sums.last)
+        value = tail.wide(g, way, sums.emit(g, x), [power for _, power in sums.parts], sums.last)
         return g.channels_first(value) if sums.last else value
 
     return wide
@@ -120,7 +121,8 @@ def _wide_product(ins: MatMul, a: Access, w: Array | None, tail: Tail) -> Emit |
             part = None if constants is None else constants[j][0]
             rows.append((left.power + right.power, _column_sums(part, n, k, right.peak) * left.peak, i, j))
     rows.sort(key=lambda r: -r[0])
-    if not tail.exact([(size, power) for power, size, _, _ in rows]):
+    way = tail.way([(size, power) for power, size, _, _ in rows])
+    if way is None:
         return None
 
     def emit(g: Graph) -> None:
@@ -131,7 +133,7 @@ def _wide_product(ins: MatMul, a: Access, w: Array | None, tail: Tail) -> Emit |
         else:
             rights = [stored_weights(g, part, half, signed) for part, half in constants]
         names = [integer_product(g, lefts[i], halves_of(ins.a.dtype)[i], *rights[j]) for _, _, i, j in rows]
-        g.write(a["y"], tail.wide(g, names, [power for power, *_ in rows]))
+        g.write(a["y"], tail.wide(g, way, names, [power for power, *_ in rows]))
 
     return emit
 

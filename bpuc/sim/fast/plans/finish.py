@@ -1,13 +1,13 @@
 """The end of Conv, ConvTranspose and MatMul in onnxruntime: from products to the stored value.
 
-Two ways. `Fused`: one QLinear node whose float32 requantization is certified for every channel. `Wide`: exact sums in
-int32 or float32, then float64, in which no step rounds: all terms are multiples of 2**-shift and their sum stays below
-2**53 of them.
+Two ways: one QLinear node whose float32 requantization is certified for every channel, or exact sums in int32 or
+float32, brought together and requantized in a type wide enough for all of it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 
@@ -20,7 +20,17 @@ from bpuc.sim.fast.graph import Graph, TensorProto
 from bpuc.sim.fast.plans.sums import INT32_MAX
 from bpuc.sim.fast.storage import BIAS, Access, Operand
 
+_STORED = {DType.INT8: TensorProto.UINT8, DType.INT16: TensorProto.INT16}
+_LIFT = 1 << 62
 _FIELDS = ("bias", "mult", "shift", "res_mult")
+
+
+class Way(Enum):
+    """The arithmetic behind exact sums: none (the sum is the result), or a type that holds all terms."""
+
+    NONE = 0
+    FLOAT64 = 1
+    INT64 = 2
 
 
 @dataclass
@@ -86,72 +96,84 @@ class Tail:
             return value
         return g.node("Clip", value, g.constant(self.lo + BIAS, np.uint8), g.constant(self.hi + BIAS, np.uint8))
 
-    def exact(self, parts: list[tuple[Array, int]]) -> bool:
-        """Whether `wide` gives the right integers for sums in these parts: their bounds and powers of two.
+    def way(self, parts: list[tuple[Array, int]]) -> Way | None:
+        """How `wide` can give the right integers for sums in these parts: their bounds and powers of two.
 
-        In units of 2**-shift every term is an integer below 2**53, so float64 holds it. Where their sum stays below
-        2**53 too, nothing is ever rounded. Where it may not, the first part alone is large: adding the others to a
-        sum that has been rounded cannot bring it back within the clamp, and a sum that ends there never was.
+        In units of 2**-shift every term is an integer. Below 2**53 float64 holds it, and where the sum of all stays
+        below 2**53 too, nothing is ever rounded. Where it may not, it is enough that the first part alone is large:
+        adding the others to a sum that has been rounded cannot bring it back within the clamp, and a sum that ends
+        there never was. Up to 2**62 there is int64.
         """
         if self.mult is None or self.shift is None:
             total = self.bound + np.abs(self.bias)
-            return self.y.ref.dtype is DType.INT32 and len(parts) == 1 and int(total.max()) <= INT32_MAX
+            fits = self.y.ref.dtype is DType.INT32 and len(parts) == 1 and int(total.max()) <= INT32_MAX
+            return Way.NONE if fits else None
         if self.y.ref.dtype not in (DType.INT8, DType.INT16) or self.shift.min() < 1 or self.shift.max() > 62:
-            return False
+            return None
         mult = np.abs(self.mult.astype(np.float64))
         products = [size * mult for size, _ in parts]
         others = [p * 2.0**power for p, (_, power) in zip(products[1:], parts[1:])]
-        constant = np.abs(self.bias.astype(np.float64)) * mult + np.ldexp(129.0, self.shift)
+        constant = np.abs(self.bias.astype(np.float64)) * mult + np.ldexp(0.5, self.shift)
         if self.res is not None and self.res_mult is not None:
             # twice: the value as stored, and the zero point taken off again
             others.append(np.abs(self.res_mult.astype(np.float64)) * -2.0 * self.res.ref.dtype.qmin)
             constant = constant + others[-1] / 2
         rest = sum(others, constant)
         total = products[0] * 2.0 ** parts[0][1] + rest
-        if not all((v < EXACT).all() for v in (*products, *others, constant)):
-            return False
-        clamp = np.ldexp(float(max(abs(self.lo), abs(self.hi)) + 1 + BIAS), self.shift)
-        return bool(((total < EXACT) | ((total < LIMIT) & (4 * (rest + clamp) < EXACT))).all())
+        zero, clamp = (np.ldexp(float(v), self.shift) for v in (BIAS, max(abs(self.lo), abs(self.hi)) + 1 + 2 * BIAS))
+        held = all((v < EXACT).all() for v in (*products, *others, constant + zero))
+        late = (total < LIMIT) & (4 * (rest + clamp) < EXACT)
+        if held and (late | (total + zero < EXACT)).all():
+            return Way.FLOAT64
+        return Way.INT64 if (total < LIMIT).all() else None
 
-    def wide(self, g: Graph, names: list[str], powers: list[int], last: bool = False) -> str:
+    def wide(self, g: Graph, way: Way, names: list[str], powers: list[int], last: bool = False) -> str:
         """From exact sums to the stored value.
 
         Args:
-            names: tensors of y's shape in int32 or float32. powers: of two, by which each is to be multiplied.
-            last: the sums have their channels last; so has then the result.
+            way: what `way` said. names: tensors of y's shape in int32 or float32. powers: of two, by which each is to
+                be multiplied. last: the sums have their channels last; so has then the result.
         """
         axis = len(self.view) - 1 if last else self.axis
         if self.mult is None or self.shift is None:
             return self._accumulator(g, names[0], axis)
+        kind = TensorProto.DOUBLE if way is Way.FLOAT64 else TensorProto.INT64
+
+        shifts = along(self.shift, axis, len(self.view))
 
         def vector(value: Array) -> str:
-            return g.constant(along(value, axis, len(self.view)), np.float64)
+            value = along(value, axis, len(self.view))
+            return g.constant(np.ldexp(value.astype(np.float64), -shifts) if way is Way.FLOAT64 else value)
 
-        down = -self.shift
         constant = self.bias * self.mult + (np.int64(1) << (self.shift - 1))
-        terms = []
+        total = ""
         for name, power in zip(names, powers):
-            factor = np.ldexp(self.mult.astype(np.float64), down + power)
-            wide = g.node("Cast", name, to=TensorProto.DOUBLE)
-            terms.append(g.node("Mul", wide, vector(factor)))
+            term = g.node("Mul", g.node("Cast", name, to=kind), vector(self.mult << power))
+            total = g.node("Add", total, term) if total else term
         if self.res is not None and self.res_mult is not None:
             res = g.read(self.res, self.view)
-            wide = g.node("Cast", g.channels_last(res) if last else res, to=TensorProto.DOUBLE)
-            terms.append(g.node("Mul", wide, vector(np.ldexp(self.res_mult.astype(np.float64), down))))
+            res = g.node("Cast", g.channels_last(res) if last else res, to=kind)
+            total = g.node("Add", total, g.node("Mul", res, vector(self.res_mult)))
             if self.res.ref.dtype is DType.INT8:
                 constant = constant - BIAS * self.res_mult
-        total = terms[0]
-        for t in terms[1:]:
-            total = g.node("Add", total, t)
-        if self.y.ref.dtype is DType.INT8:
+        byte = self.y.ref.dtype is DType.INT8
+        if way is Way.INT64:
+            # above zero a shift of unsigned integers rounds down
+            total = g.node("Add", total, vector(constant + _LIFT))
+            shift = g.constant(shifts, np.uint64)
+            total = g.node("BitShift", g.node("Cast", total, to=TensorProto.UINT64), shift, direction="RIGHT")
+            down = vector((np.int64(_LIFT) >> self.shift) - BIAS * byte)
+            total = g.node("Sub", g.node("Cast", total, to=kind), down)
+            low, high = (g.constant(v + BIAS * byte, np.int64) for v in (self.lo, self.hi))
+            return g.node("Cast", g.node("Clip", total, low, high), to=_STORED[self.y.ref.dtype])
+        if byte:
             # above zero a cast rounds down, so the clamp comes first and does for floor as well
-            constant = constant + (np.int64(BIAS) << self.shift)
-            total = g.node("Add", total, vector(np.ldexp(constant.astype(np.float64), down)))
+            total = g.node("Add", total, vector(constant + (np.int64(BIAS) << self.shift)))
             low, high = g.constant(self.lo + BIAS, np.float64), g.constant(self.hi + BIAS + 0.5, np.float64)
-            return g.node("Cast", g.node("Clip", total, low, high), to=TensorProto.UINT8)
-        total = g.node("Add", total, vector(np.ldexp(constant.astype(np.float64), down)))
-        total = g.node("Clip", g.node("Floor", total), g.constant(self.lo, np.float64), g.constant(self.hi, np.float64))
-        return g.node("Cast", total, to=TensorProto.INT16)
+        else:
+            total = g.node("Floor", g.node("Add", total, vector(constant)))
+            low, high = g.constant(self.lo, np.float64), g.constant(self.hi, np.float64)
+        return g.node("Cast", g.node("Clip", total, low, high), to=_STORED[self.y.ref.dtype])
 
     def _accumulator(self, g: Graph, name: str, axis: int) -> str:
         total = g.node("Cast", name, to=TensorProto.INT32)
