@@ -51,7 +51,7 @@ class OpCost:
     def bpu_us(self, op: Op) -> float:
         """As instructions of the BPU, in int8."""
         data = [t for t in op.inputs if t is not None and t.const is None]
-        nbytes = sum(t.elements for t in (*data, *op.outputs))
+        nbytes = sum(t.elements * (1 if t.dtype.is_float else t.dtype.itemsize) for t in (*data, *op.outputs))
         count = len(data) if op.kind == "Concat" else len(op.outputs)
         return count * self.hw.instruction_us + timing.bpu_us(self.hw, _cycles(op, self.hw), nbytes)
 
@@ -113,8 +113,11 @@ def _cycles(op: Op, hw: Hardware) -> float:
         return _NORM_VISITS * seen / hw.softmax_elems_per_cycle
     if isinstance(attrs, ResizeAttrs) and attrs.mode != "nearest":
         return _RESIZE_VISITS * made / hw.vector_elems_per_cycle
-    if op.kind.startswith(("Reduce", "Arg")):
+    if op.kind.startswith("Reduce"):
         return seen / hw.vector_elems_per_cycle
+    if op.kind in ("ArgMax", "ArgMin"):
+        # an index is wider than what it is found in, and sets the width of the visits
+        return seen * op.out.dtype.itemsize / hw.vector_elems_per_cycle
     behaviour = get(op.kind).behaves(op)
     if behaviour is Behaviour.MAPS:
         return made / hw.lut_elems_per_cycle

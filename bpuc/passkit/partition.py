@@ -1,8 +1,9 @@
 """The cheapest division of ops between CPU and BPU under an additive cost, as a minimum cut.
 
 Each op costs its time on its device. A value that is made on one side and read on the other is converted once,
-whatever the number of its readers. Each op on the CPU whose results the BPU reads, and the network's inputs together,
-start one BPU call. The network's inputs and outputs are on the CPU.
+whatever the number of its readers. The network's inputs and outputs are on the CPU. Each op on the CPU whose results
+the BPU reads starts one BPU call; the inputs start none, since a frame has its first call anyway. (Where the BPU waits
+for several CPU ops at once there is one call in truth, but that is no sum over edges.)
 
 As a cut: the source is the BPU, the sink the CPU. An op hangs on the device that is faster for it by the difference.
 An auxiliary node stands for "some reader is on the other side": it is tied to the readers by edges that are never cut
@@ -40,7 +41,7 @@ class Value:
 class Problem:
     """Ops 0..n-1 with their cost on either device, None where one may not run there (not both), and their values.
 
-    call: what it costs to start the BPU.
+    call: what it costs to start the BPU in the middle of the network.
     """
 
     cpu: Sequence[int | None]
@@ -129,8 +130,9 @@ class _Network:
             self._once(made, readers | ({SINK} if value.output else set()), value.to_cpu, to_bpu=False)
             self._once(made, readers, value.to_bpu, to_bpu=True)
         for source, values in p.made.items():
-            readers = {self.node[r] for v in values for r in v.readers}
-            self._once(self._place(source), readers, p.call, to_bpu=True)
+            if source is not None:
+                readers = {self.node[r] for v in values for r in v.readers}
+                self._once(self.node[source], readers, p.call, to_bpu=True)
 
     def _place(self, producer: int | None) -> int:
         return SINK if producer is None else self.node[producer]
@@ -179,7 +181,7 @@ def bill(problem: Problem, on_bpu: Sequence[bool], touching: Collection[int] | N
     cpu = sum(problem.cpu[i] or 0 for i in ops if not on_bpu[i])
     bpu = sum(problem.bpu[i] or 0 for i in ops if on_bpu[i])
     quantize = dequantize = 0
-    starts: set[int | None] = set()
+    starts: set[int] = set()
     for value in values:
         inside = value.producer is not None and on_bpu[value.producer]
         if inside:
@@ -187,7 +189,8 @@ def bill(problem: Problem, on_bpu: Sequence[bool], touching: Collection[int] | N
             dequantize += value.to_cpu if out else 0
         elif any(on_bpu[r] for r in value.readers):
             quantize += value.to_bpu
-            starts.add(value.producer)
+            if value.producer is not None:
+                starts.add(value.producer)
     return Bill(cpu, bpu, quantize, dequantize, problem.call * len(starts))
 
 

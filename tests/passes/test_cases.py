@@ -8,6 +8,7 @@ the input, ``# output``, the expected graph and, each as a line that starts with
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from dataclasses import replace
 from functools import partial
@@ -28,6 +29,13 @@ from bpuc.plugins import get_target, passes
 
 CASES = sorted((Path(__file__).parents[1] / "cases").rglob("*.ir"))
 ATTRS = {kind: d.attrs for kind, d in all_defs().items()}
+
+# microseconds in a reason come from the hardware numbers, which are fitted anew now and then: here they read "#"
+_ESTIMATE = re.compile(r'reason="[^"]*\(estimate\)"')
+
+
+def _masked(reason: re.Match[str]) -> str:
+    return re.sub(r"\d+\.\d", "#", reason[0])
 
 
 def run_case(text: str) -> str:
@@ -52,7 +60,7 @@ def run_case(text: str) -> str:
     lines += [f"# better in int16: {name}" for name in sorted(ctx.prefer_int16)]
     lines += [f"# segment {number}: {why}" for number, why in ctx.segment_reasons.items()]
     assert _unique_names(graph)
-    return print_graph(graph) + "".join(f"{line}\n" for line in lines)
+    return _ESTIMATE.sub(_masked, print_graph(graph)) + "".join(f"{line}\n" for line in lines)
 
 
 def _context(words: list[str]) -> tuple[PassContext, dict[str, object]]:

@@ -27,7 +27,7 @@ def price(p: Problem, on_bpu: tuple[bool, ...]) -> int | None:
             total += v.to_cpu
         if not made_inside and read_inside:
             total += v.to_bpu
-            entered.add(v.producer)
+            entered |= {v.producer} - {None}
     return total + len(entered) * p.call
 
 
