@@ -16,6 +16,7 @@ from bpuc_passes.fuse_clamp import FuseClamp
 from bpuc_passes.fuse_layernorm import FuseLayerNorm
 from bpuc_passes.fuse_residual import FuseResidual
 from bpuc_passes.fuse_table import FuseTable
+from bpuc_passes.hoist_rescales import HoistRescales
 from bpuc_passes.insert_borders import InsertBorders
 from bpuc_passes.insert_observers import InsertObservers
 from bpuc_passes.insert_rescales import InsertRescales
@@ -59,6 +60,7 @@ def quantize() -> Sequence[Pass]:
         QuantizeWeights(),
         InsertBorders(),
         InsertRescales(),
+        HoistRescales(),
         EliminateRescales(),
         FormSegments(),
     )
