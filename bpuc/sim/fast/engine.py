@@ -103,7 +103,7 @@ class FastEngine:
     def _try_plan(self, a: Access) -> Plan | None:
         try:
             return plan(a)
-        except _FAULTS:  # operands that do not fit together: the kernel says so when it runs
+        except (ValueError, IndexError):  # operands that do not fit together: the kernel says so when it runs
             return None
 
     def _close(self, graph: Graph, start: int, stop: int) -> Iterator[tuple[int, int, Step]]:

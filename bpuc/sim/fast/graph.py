@@ -38,13 +38,15 @@ class Graph:
 
     def constant(self, value: Any, dtype: Any = None) -> str:
         """The name of an initializer; small equal ones are shared."""
-        array = np.ascontiguousarray(np.asarray(value, dtype))
-        key = (array.dtype.str, array.shape, array.tobytes() if array.size <= 8 else id(array))
-        if key not in self._constants or array.size > 8:
+        array = np.asarray(value, dtype, order="C")
+        key = (array.dtype.str, array.shape, array.tobytes()) if array.size <= 8 else None
+        name = self._constants.get(key) if key else None
+        if name is None:
             name = self._name()
             self._initializers.append(numpy_helper.from_array(array, name))
-            self._constants[key] = name
-        return self._constants[key]
+            if key:
+                self._constants[key] = name
+        return name
 
     def node(self, kind: str, *inputs: str, domain: str = "", **attrs: Any) -> str:
         """Append a node of one output; returns that output's name."""
