@@ -24,7 +24,7 @@ def command(binary: str, topic: str, name: str | None, json_to: str | None) -> N
 
     report = load_program(binary).report
     if topic == "rescales":
-        text = explain.explain_rescales(report)
+        text = explain.explain_rescales(report, name)
         value = {"rescales": report["rescales"], "avoided": report["avoided"]}
     elif topic == "placement":
         text = explain.explain_placement(report, name)

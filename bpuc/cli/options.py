@@ -67,6 +67,7 @@ _SHARED = (
     click.option("--template", type=click.Choice(["default", "int16"]), help="Types of all activations [default]."),
     click.option("--dump-dir", metavar="DIR", help="The graph as text after every pass."),
     click.option("--keep-stages", metavar="DIR", help="The ONNX file after each stage, as the vendor names them."),
+    click.option("--check-numerics", is_flag=True, help="After every exact pass, check that results stay (slow)."),
     click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads of the float run."),
 )
 

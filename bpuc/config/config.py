@@ -91,6 +91,8 @@ class Config:
     template: str | None = None
     fixed_scales: Mapping[str, float] = field(default_factory=dict)
     share_scales: str | None = None
+    max_bits_lost: float | None = None
+    equalize: bool | None = None
     run_on_cpu: tuple[str, ...] = ()
     run_on_bpu: tuple[str, ...] = ()
     preprocess: Preprocess = field(default_factory=Preprocess)

@@ -178,6 +178,8 @@ class BpucSection(Section):
     dtype: dict[Text, Dtype] | None = taken("tensor, node or op type -> int8 or int16; wins over node_info")
     fixed_scale: dict[Text, Scale] | None = taken("tensor -> scale")
     share_scales: Literal["auto", "always", "never"] | None = taken("whether the tensors of a concat share one scale")
+    max_bits_lost: float | None = taken("bits that other readers of a tensor may lose to a shared scale", ge=0)
+    equalize: bool | None = taken("whether range ratios of concat branches move into weights")
     template: Literal["default", "int16", "sensitive"] | None = taken(
         "which dtypes are chosen where nothing else says so"
     )

@@ -56,6 +56,8 @@ def to_config(
         template=own.template or wishes.template,
         fixed_scales=own.fixed_scale or {},
         share_scales=own.share_scales,
+        max_bits_lost=own.max_bits_lost,
+        equalize=own.equalize,
         run_on_cpu=tuple(wishes.cpu),
         run_on_bpu=tuple(wishes.bpu),
         preprocess=preprocess,

@@ -48,9 +48,17 @@ def compile_model(request: Request, progress: Progress | None = None) -> Compile
         ctx.measure = partial(_measure, source, request.threads)
         ctx.trial = partial(_trial, source, request.threads)
     rows = prepared.passes
-    rows += run_pipeline(graph, pipeline("place"), ctx, dump_dir=request.dump_dir, first=len(rows))
     rows += run_pipeline(
-        graph, pipeline("quantize"), ctx, start=Stage.PLACED, dump_dir=request.dump_dir, first=len(rows)
+        graph, pipeline("place"), ctx, dump_dir=request.dump_dir, first=len(rows), probe=prepared.probe
+    )
+    rows += run_pipeline(
+        graph,
+        pipeline("quantize"),
+        ctx,
+        start=Stage.PLACED,
+        dump_dir=request.dump_dir,
+        first=len(rows),
+        probe=prepared.probe,
     )
     for r in ctx.rescales:
         r.latency_us = rescale_us(r.elements, 1, target)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bpuc.base.errors import ConfigError, did_you_mean
 from bpuc.base.files import write_atomic
-from bpuc.data import InputSpec
+from bpuc.data import InputSpec, random_data
+from bpuc.flow.probe import results
 from bpuc.flow.request import Request
 from bpuc.frontend.onnx_export import export_float
 from bpuc.frontend.onnx_import import ImportedModel, import_model
 from bpuc.ir import Graph
 from bpuc.passkit import PassContext, run_pipeline
+from bpuc.passkit.manager import Probe
 from bpuc.plugins import get_target, pipeline
 
 
@@ -26,6 +29,7 @@ class Prepared:
     ctx: PassContext
     inputs: list[InputSpec]
     passes: list[dict[str, Any]] = field(default_factory=list)
+    probe: Probe | None = None
 
 
 def prepare(request: Request) -> Prepared:
@@ -48,13 +52,15 @@ def prepare(request: Request) -> Prepared:
     keep_stage(request, "original_float_model", graph)
     names = {t.name for t in graph.tensors()}
     _check_fixed_scales(graph, request, names)
-    passes = run_pipeline(graph, pipeline("optimize"), ctx, dump_dir=request.dump_dir)
+    sample = next(iter(random_data(inputs, 1))) if request.check_numerics else None
+    probe = None if sample is None else partial(results, sample=sample)
+    passes = run_pipeline(graph, pipeline("optimize"), ctx, dump_dir=request.dump_dir, probe=probe)
     ctx.fused = names - {t.name for t in graph.tensors()}
     for name in request.options.fixed_scales:
         if name in ctx.fused:
             ctx.warn("fixed-scale", f"--fixed-scale {name}: {name} was fused away and keeps no scale of its own", name)
     keep_stage(request, "optimized_float_model", graph)
-    return Prepared(model, graph, ctx, inputs, passes)
+    return Prepared(model, graph, ctx, inputs, passes, probe)
 
 
 def keep_stage(request: Request, stage: str, graph: Graph) -> None:

@@ -32,6 +32,7 @@ class Request:
     threads: int | None = None
     dump_dir: Path | None = None
     keep_stages: Path | None = None
+    check_numerics: bool = False
 
 
 def make_request(
@@ -56,6 +57,7 @@ def make_request(
     threads: int | None = None,
     dump_dir: str | None = None,
     keep_stages: str | None = None,
+    check_numerics: bool = False,
 ) -> Request:
     """Merge the options of a command with its configuration file.
 
@@ -85,9 +87,9 @@ def make_request(
         cpu=(*(c.run_on_cpu if c else ()), *run_on_cpu),
         bpu=(*(c.run_on_bpu if c else ()), *run_on_bpu),
         share_scales=_first(share_scales, c.share_scales if c else None, "auto"),
-        max_bits_lost=_first(max_bits_lost, None, CompileOptions.max_bits_lost),
+        max_bits_lost=_first(max_bits_lost, c.max_bits_lost if c else None, CompileOptions.max_bits_lost),
         template=_first(template, c.template if c else None, "default"),
-        equalize=equalize,
+        equalize=equalize or bool(c and c.equalize),
         observer=name,
         observer_options=settings,
     )
@@ -103,6 +105,7 @@ def make_request(
         threads=threads,
         dump_dir=Path(dump_dir) if dump_dir else c.dump_dir if c else None,
         keep_stages=Path(keep_stages) if keep_stages else c.keep_stages if c else None,
+        check_numerics=check_numerics,
     )
 
 
