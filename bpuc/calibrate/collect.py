@@ -12,7 +12,9 @@ from bpuc.calibrate.table import TensorRange
 from bpuc.execute.ort import FloatExecutor
 from bpuc.ir import Graph
 from bpuc.observe.base import Observer
+from bpuc.observe.channels import ChannelObserver
 from bpuc.observe.registry import make_observer
+from bpuc.passkit.channels import channel_axes
 
 Sample = Mapping[str, np.ndarray[Any, np.dtype[Any]]]
 
@@ -40,11 +42,14 @@ def calibrate_graph(
     """
     names = [t.name for t in graph.tensors() if t.observer and t.const is None]
     observers: dict[str, Observer] = {name: make_observer(observer, options) for name in names}
+    channels = {t.name: ChannelObserver(a, t.shape[a]) for t, a in channel_axes(graph).items() if t.name in observers}
     executor = FloatExecutor(graph, names, threads)
     for number, sample in enumerate(samples):
         for name, array in executor.run(dict(sample)):
             try:
                 observers[name].update(array)
+                if name in channels:
+                    channels[name].update(array)
             except DataError as e:
                 raise DataError(
                     f"calibration sample {number} makes tensor {name} NaN or infinite",
@@ -62,5 +67,6 @@ def calibrate_graph(
             float(o.threshold(32767 if is_wide else 127)),
             o.name,
             "int16" if is_wide else "int8",
+            channels[name].stats() if name in channels else None,
         )
     return found

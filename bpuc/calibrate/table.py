@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from bpuc.base.channels import ChannelStats
 from bpuc.base.errors import FileError
 from bpuc.base.files import read_bytes, write_atomic
 
@@ -17,13 +18,17 @@ SCHEMA = "bpuc.calib/1"
 
 @dataclass(frozen=True)
 class TensorRange:
-    """Least and largest value seen, and the threshold that its observer chose (real values)."""
+    """Least and largest value seen, and the threshold that its observer chose (real values).
+
+    channels: what was seen of each channel, where the tensor has channels.
+    """
 
     low: float
     high: float
     threshold: float
     observer: str
     dtype: str = "int8"
+    channels: ChannelStats | None = None
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,14 @@ def save_calibration(calibration: Calibration, path: str | os.PathLike[str]) -> 
         "samples": c.samples,
         "data_sha256": c.data_sha256,
         "tensors": {
-            name: {"min": t.low, "max": t.high, "threshold": t.threshold, "observer": t.observer, "dtype": t.dtype}
+            name: {
+                "min": t.low,
+                "max": t.high,
+                "threshold": t.threshold,
+                "observer": t.observer,
+                "dtype": t.dtype,
+                **({"channels": t.channels.to_text()} if t.channels is not None else {}),
+            }
             for name, t in c.tensors.items()
         },
         "weights": {name: {"threshold": w, "axis": axis} for name, (w, axis) in c.weights.items()},
@@ -112,4 +124,5 @@ def _tensor(name: str, entry: Any, path: str | os.PathLike[str]) -> TensorRange:
         _positive(entry["threshold"], f"tensor {name}", path),
         str(entry["observer"]),
         dtype,
+        ChannelStats.from_text(entry["channels"]) if "channels" in entry else None,
     )

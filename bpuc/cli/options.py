@@ -65,6 +65,14 @@ _SHARED = (
     ),
     click.option("--equalize", is_flag=True, help="Move range ratios of concat branches into weights, where it helps."),
     click.option("--template", type=click.Choice(["default", "int16"]), help="Types of all activations [default]."),
+    click.option(
+        "--effort", type=click.IntRange(0, 3), metavar="0..3", help="Work spent on accuracy beyond thresholds [1]."
+    ),
+    click.option(
+        "--channel-scales/--no-channel-scales",
+        default=None,
+        help="Scales a channel where free [from effort 1].",
+    ),
     click.option("--dump-dir", metavar="DIR", help="The graph as text after every pass."),
     click.option("--keep-stages", metavar="DIR", help="The ONNX file after each stage, as the vendor names them."),
     click.option("--check-numerics", is_flag=True, help="After every exact pass, check that results stay (slow)."),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from bpuc.calibrate import Calibration, TensorRange, calibrate_graph, load_calib
 from bpuc.data import DataSource, open_data, random_data
 from bpuc.flow.prepare import Prepared, prepare
 from bpuc.flow.request import Request
+from bpuc.passkit import PassContext
 from bpuc.passkit.context import Range
 from bpuc.passkit.weights import per_channel, weight_axis, with_weights
 
@@ -108,14 +109,14 @@ def ranges_of(
             )
         if lacking and source is not None:
             fresh = collect(request, prepared, source, progress)
-            _take(ctx.ranges, {n: fresh.tensors[n] for n in lacking})
-        _take(ctx.ranges, calibration.tensors)
+            _take(ctx, {n: fresh.tensors[n] for n in lacking})
+        _take(ctx, calibration.tensors)
         ctx.weights = {n: np.asarray(t) for n, (t, _) in calibration.weights.items()}
         asked = {n: t.dtype for n, t in calibration.tensors.items() if t.dtype == "int16" and n in needed}
         ctx.calibrated_dtypes = asked
         return
     if source is not None:
-        _take(ctx.ranges, collect(request, prepared, source, progress).tensors)
+        _take(ctx, collect(request, prepared, source, progress).tensors)
         _tell_dead(prepared)
         return
     for name in needed:
@@ -123,10 +124,11 @@ def ranges_of(
     ctx.warn("no-data", "no data: all scales count as shared; rescales that only data can force are not in this result")
 
 
-def _take(ranges: dict[str, Range], found: dict[str, TensorRange] | object) -> None:
-    assert hasattr(found, "items")
+def _take(ctx: PassContext, found: Mapping[str, TensorRange]) -> None:
     for name, t in found.items():
-        ranges[name] = Range(t.low, t.high, t.threshold, t.observer)
+        ctx.ranges[name] = Range(t.low, t.high, t.threshold, t.observer)
+        if t.channels is not None:
+            ctx.channels[name] = t.channels
 
 
 def _tell_dead(prepared: Prepared) -> None:

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from bpuc import __version__
+from bpuc.base.dtypes import DType
 from bpuc.frontend.onnx_import import ImportedModel
 from bpuc.ir import Graph, Op, Tensor
 from bpuc.lower.lower import report_op
@@ -62,7 +63,7 @@ def _tensor(tensor: Tensor, ctx: PassContext, groups: dict[str, int]) -> dict[st
     threshold: float | list[float] | None = None
     if quant is not None and len(quant.scale) == 1:
         threshold = quant.threshold
-    elif quant is not None and tensor.const is not None:
+    elif quant is not None and (tensor.const is not None or quant.dtype is DType.INT8):
         threshold = [s * 127 for s in quant.scale]
     elif quant is not None and seen is not None:
         threshold = seen.threshold

@@ -54,6 +54,8 @@ def make_request(
     max_bits_lost: float | None = None,
     template: str | None = None,
     equalize: bool = False,
+    effort: int | None = None,
+    channel_scales: bool | None = None,
     threads: int | None = None,
     dump_dir: str | None = None,
     keep_stages: str | None = None,
@@ -92,6 +94,8 @@ def make_request(
         equalize=equalize or bool(c and c.equalize),
         observer=name,
         observer_options=settings,
+        effort=_first(effort, None, CompileOptions.effort),
+        channel_scales=_first(channel_scales, None, CompileOptions.channel_scales),
     )
     return Request(
         model=path,

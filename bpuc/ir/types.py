@@ -35,6 +35,11 @@ class QuantParams:
         return self.scale[0]
 
     @property
+    def unit(self) -> float:
+        """The largest scale. Readers of a tensor with one scale a channel have the ratio to it in their weights."""
+        return max(self.scale)
+
+    @property
     def threshold(self) -> float:
         """Largest real value that is kept: scale * qmax (of the largest channel)."""
         return max(self.scale) * self.dtype.qmax

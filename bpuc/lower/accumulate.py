@@ -12,7 +12,7 @@ from bpuc.base.dtypes import DType
 from bpuc.base.rounding import MAX_SHIFT, MULTIPLIER_BITS, MultiplierError, quantize_multipliers, round_half_up
 from bpuc.ir import Op, Tensor
 from bpuc.isa import Conv, ConvTranspose, MatMul, Ref, contiguous_strides
-from bpuc.lower.builder import Array, Builder, clamp_of, quant_of, refuse, step_of
+from bpuc.lower.builder import Array, Builder, clamp_of, quant_of, refuse, step_of, steps_of
 from bpuc.ops.attrs import AffineAttrs, ConvAttrs, MatMulAttrs
 from bpuc.passkit.weights import by_channel, with_weights
 
@@ -134,10 +134,11 @@ def _tail(
     if quant_of(y).dtype is DType.INT32:
         return fields
     residual = op.maybe(3)
-    real = unit / step_of(y)
-    ratio = 0.0 if residual is None else step_of(residual) / step_of(y)
+    real = unit / steps_of(y)
+    ratio = np.zeros(1) if residual is None else steps_of(residual) / steps_of(y)
     bits = min(MULTIPLIER_BITS, _PRODUCT_BITS - peak.bit_length())
-    mult, shift = quantize_multipliers(real, bits, MAX_SHIFT if residual is None else _residual_shift(residual, ratio))
+    limit = MAX_SHIFT if residual is None else _residual_shift(residual, float(ratio.max()))
+    mult, shift = quantize_multipliers(real, bits, limit)
     if residual is None and not wide and quant_of(y).dtype is DType.INT8:
         if mult.size == 1:
             reach = Reach(reach.low.min(keepdims=True), reach.high.max(keepdims=True))

@@ -88,8 +88,17 @@ def quant_of(tensor: Tensor) -> QuantParams:
 
 
 def step_of(tensor: Tensor) -> float:
-    """The scale of a tensor that must have exactly one."""
-    return quant_of(tensor).step
+    """The scale of a tensor; with one a channel the largest.
+
+    That is right for all that reads or writes such a tensor but the writer that gives channels their scale: weights of
+    a reader hold the ratio already, and other ops keep it from operand to result.
+    """
+    return quant_of(tensor).unit
+
+
+def steps_of(tensor: Tensor) -> Array:
+    """The scale of every channel, float64 [1] where there is one for all."""
+    return np.asarray(quant_of(tensor).scale, np.float64)
 
 
 def clamp_of(out: Tensor, low: float | None = None, high: float | None = None) -> tuple[int, int]:
@@ -102,9 +111,9 @@ def clamp_of(out: Tensor, low: float | None = None, high: float | None = None) -
     if quant.dtype is DType.INT32:
         return lo, hi
     if low is not None:
-        lo = int(saturated(low, quant.step, lo, hi))
+        lo = int(saturated(low, quant.unit, lo, hi))
     if high is not None:
-        hi = int(saturated(high, quant.step, lo, hi))
+        hi = int(saturated(high, quant.unit, lo, hi))
     return lo, hi
 
 

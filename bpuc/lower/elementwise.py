@@ -116,7 +116,7 @@ def table_row(x: Tensor, y: Tensor, function: Callable[[Array], Array]) -> Array
         # one octave beyond the type, so that a saturated entry does not bend its neighbour much
         scale, limit = float(1 << _TABLE_FRACTION), 2.0 * (out.dtype.qmax + 1)
     with np.errstate(all="ignore"):
-        values = np.nan_to_num(function(points) / out.step, nan=0.0, posinf=limit, neginf=-limit)
+        values = np.nan_to_num(function(points) / out.unit, nan=0.0, posinf=limit, neginf=-limit)
     integers = round_half_up(np.clip(values, -limit, limit) * scale)
     if quant_of(x).dtype is DType.INT8:
         return np.clip(integers, out.dtype.qmin, out.dtype.qmax).astype(out.dtype.numpy)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from bpuc.base.channels import ChannelStats
 from bpuc.base.errors import ConfigError
 from bpuc.ir import Graph, Op, Tensor
 from bpuc.target.model import Target
@@ -20,6 +21,8 @@ class CompileOptions:
     observer, observer_options: how activations are calibrated. share_scales: auto, always or never.
     equalize: move range ratios between the branches of a concat into weights, by measured error.
     max_bits_lost: what a member with other readers may lose to a shared scale.
+    effort: how much is done for accuracy beyond thresholds, 0 (nothing) to 3; the switches below leave out one part.
+    channel_scales: scales per channel where they are free.
     """
 
     dtypes: Mapping[str, str] = field(default_factory=dict)
@@ -32,6 +35,8 @@ class CompileOptions:
     equalize: bool = False
     observer: str = "percentile"
     observer_options: Mapping[str, str | float] = field(default_factory=dict)
+    effort: int = 1
+    channel_scales: bool = True
 
 
 @dataclass(frozen=True)
@@ -108,6 +113,8 @@ class PassContext:
     options: CompileOptions = field(default_factory=CompileOptions)
     target: Target | None = None
     ranges: dict[str, Range] = field(default_factory=dict)
+    # what calibration saw of the channels of a tensor
+    channels: dict[str, ChannelStats] = field(default_factory=dict)
     weights: dict[str, np.ndarray] = field(default_factory=dict)
     warnings: list[Warn] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from bpuc.ir import Graph, Op, Tensor
+from bpuc.ir import Graph, Op, QuantParams, Tensor
+from bpuc.ops.attrs import AxisAttrs
 from bpuc.ops.base import Behaviour
 from bpuc.ops.registry import get
 from bpuc.passkit.weights import with_weights
@@ -72,6 +73,25 @@ def is_mover(op: Op) -> bool:
 def moves(op: Op) -> bool:
     """An op that hands on values unchanged, wherever it runs."""
     return get(op.kind).behaves(op) is Behaviour.MOVES
+
+
+def operand_quant(op: Op, index: int) -> QuantParams | None:
+    """What operand `index` of an op that moves values must have, given its result; None where that is not one fact.
+
+    Where channels have scales of their own, that is their part of a Concat's; other ops were tied channel by channel
+    when the scales were given, and are held only to the scales being the same ones.
+    """
+    operand, out = op.input(index), op.outputs[0].quant
+    have = operand.quant
+    if out is None or have is None or (len(out.scale) == 1 and len(have.scale) == 1):
+        return out
+    if isinstance(op.attrs, AxisAttrs) and op.kind == "Concat":
+        size = operand.shape[op.attrs.axis]
+        start = sum(op.input(i).shape[op.attrs.axis] for i in range(index))
+        part = out.scale[start : start + size] if out.axis == op.attrs.axis else out.scale
+        return QuantParams(out.dtype, part[:1]) if len(set(part)) == 1 else QuantParams(out.dtype, part, out.axis)
+    same = out.dtype == have.dtype and (set(out.scale) <= set(have.scale) or len(op.outputs) > 1)
+    return have if same else out
 
 
 def quantized_tensors(graph: Graph) -> list[Tensor]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from bpuc.ir import Graph, Op, Tensor
+from bpuc.ir import Graph, Op
 from bpuc.ir.verify import VerifyError, verify_wiring
 from bpuc.ops.base import Behaviour
 from bpuc.ops.registry import get
 from bpuc.passkit.base import Stage
+from bpuc.passkit.scales import operand_quant
 
 
 def verify(graph: Graph, stage: Stage, after: str = "") -> None:
@@ -42,10 +43,18 @@ def _problem(op: Op, stage: Stage) -> str:
                 return f"operand {operand.name} is {operand.dtype}"
     if stage >= Stage.LEGAL and op.device == "BPU" and definition.behaves(op) is Behaviour.MOVES:
         values = [t for t in (*op.inputs, *op.outputs) if t is not None and t.quant is not None]
-        if any(not _same(values[0], t) for t in values):
+        if not _one_scale(op):
             return "moves values between different scales: " + ", ".join(f"{t.name} {t.quant}" for t in values)
     return ""
 
 
-def _same(a: Tensor, b: Tensor) -> bool:
-    return a.quant == b.quant
+def _one_scale(op: Op) -> bool:
+    """Whether every value that the op moves keeps its scale, channel by channel where scales differ by channel."""
+    for index, operand in enumerate(op.inputs):
+        for out in op.outputs:
+            if operand is None or operand.quant is None or out.quant is None:
+                continue
+            want = operand_quant(op, index)
+            if want is not None and (want.dtype, want.scale) != (operand.quant.dtype, operand.quant.scale):
+                return False
+    return True

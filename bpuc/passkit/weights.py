@@ -41,3 +41,24 @@ def by_channel(op: Op, w: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.
         grouped = w.reshape(groups, w.shape[0] // groups, w.shape[1], -1)
         return grouped.transpose(0, 2, 1, 3).reshape(groups * w.shape[1], -1)
     return w.reshape(w.shape[0], -1)
+
+
+def by_input(op: Op, w: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.dtype[Any]]:
+    """An array of the shape of the op's weights as [input channels, output channels of their group, taps]."""
+    if op.kind in ("MatMul", "ConvTranspose"):
+        return w.reshape(w.shape[0], w.shape[1], -1)
+    if op.kind == "Affine":
+        return w.reshape(-1, 1, 1)
+    groups = op.attrs.group if isinstance(op.attrs, ConvAttrs) else 1
+    grouped = w.reshape(groups, w.shape[0] // groups, w.shape[1], -1)
+    return grouped.transpose(0, 2, 1, 3).reshape(groups * w.shape[1], w.shape[0] // groups, -1)
+
+
+def from_input(op: Op, w: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.dtype[Any]]:
+    """The inverse of `by_input`: an array of the shape of the op's weights."""
+    shape = op.input(1).shape
+    if op.kind != "Conv":
+        return w.reshape(shape)
+    groups = op.attrs.group if isinstance(op.attrs, ConvAttrs) else 1
+    grouped = w.reshape(groups, shape[1], shape[0] // groups, -1)
+    return grouped.transpose(0, 2, 1, 3).reshape(shape)

@@ -11,7 +11,7 @@ from bpuc.ir import Graph, Op, QuantParams, Tensor
 from bpuc.ops.attrs import NoAttrs
 from bpuc.passkit import Change, Numerics, Pass, PassContext, Stage
 from bpuc.passkit.context import RescaleRecord
-from bpuc.passkit.scales import is_mover
+from bpuc.passkit.scales import is_mover, operand_quant
 from bpuc_passes.choose_dtypes import takes_int16
 
 
@@ -31,7 +31,7 @@ class InsertRescales(Pass):
             if op.device != "BPU":
                 continue
             for index, tensor in enumerate(op.inputs):
-                wanted = None if tensor is None else self._wanted(graph, ctx, op, tensor)
+                wanted = None if tensor is None else self._wanted(graph, ctx, op, index, tensor)
                 if tensor is None or wanted is None:
                     continue
                 if (tensor, wanted) not in made:
@@ -39,13 +39,13 @@ class InsertRescales(Pass):
                 graph.set_input(op, index, made[tensor, wanted])
         return changes
 
-    def _wanted(self, graph: Graph, ctx: PassContext, op: Op, tensor: Tensor) -> QuantParams | None:
+    def _wanted(self, graph: Graph, ctx: PassContext, op: Op, index: int, tensor: Tensor) -> QuantParams | None:
         have = tensor.quant
         if have is None:
             return None
         if is_mover(op):
-            out = op.outputs[0].quant
-            return out if out is not None and out != have else None
+            wanted = operand_quant(op, index)
+            return wanted if wanted is not None and wanted != have else None
         if have.dtype.value == "int16" and tensor.const is None and not takes_int16(graph, op, ctx):
             narrow = type(have.dtype).INT8
             return QuantParams(narrow, (have.threshold / narrow.qmax,))
@@ -77,8 +77,8 @@ class InsertRescales(Pass):
                 op.name,
                 index,
                 tensor.name,
-                tensor.quant.step,
-                wanted.step,
+                tensor.quant.unit,
+                wanted.unit,
                 reason,
                 remedy,
                 elements=tensor.elements,
@@ -99,17 +99,17 @@ def _explain(ctx: PassContext, op: Op, index: int, tensor: Tensor, wanted: Quant
     observed = ctx.ranges.get(tensor.name)
     seen = f", from observer {observed.observer}" if observed is not None else ""
     reason = (
-        f"{op.onnx_type} {op.name} needs one scale for all operands: {tensor.name} has {have.step:.6g}{seen}, "
-        f"the result {wanted.step:.6g}; {why}"
+        f"{op.onnx_type} {op.name} needs one scale for all operands: {tensor.name} has {have.unit:.6g}{seen}, "
+        f"the result {wanted.unit:.6g}; {why}"
     )
     if "never" in why:
         remedy = "--share-scales auto"
     elif tensor.name in ctx.options.fixed_scales:
         remedy = (
-            f"drop --fixed-scale {tensor.name}={ctx.options.fixed_scales[tensor.name]:g} or fix it at {wanted.step:.9g}"
+            f"drop --fixed-scale {tensor.name}={ctx.options.fixed_scales[tensor.name]:g} or fix it at {wanted.unit:.9g}"
         )
     else:
         remedy = (
-            f"--share-scales always, or --fixed-scale {tensor.name}={wanted.step:.9g} (its other readers get coarser)"
+            f"--share-scales always, or --fixed-scale {tensor.name}={wanted.unit:.9g} (its other readers get coarser)"
         )
     return reason, remedy

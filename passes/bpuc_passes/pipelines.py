@@ -24,6 +24,7 @@ from bpuc_passes.merge_split_concat import MergeSplitConcat
 from bpuc_passes.pin_devices import PinDevices
 from bpuc_passes.place_ops import PlaceOps
 from bpuc_passes.quantize_weights import QuantizeWeights
+from bpuc_passes.scale_channels import ScaleChannels
 from bpuc_passes.share_scales import ShareScales
 from bpuc_passes.split_div import SplitDiv
 
@@ -57,6 +58,7 @@ def quantize() -> Sequence[Pass]:
     return (
         EqualizeBranches(),
         ShareScales(),
+        ScaleChannels(),
         QuantizeWeights(),
         InsertBorders(),
         InsertRescales(),

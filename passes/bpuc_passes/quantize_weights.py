@@ -43,7 +43,7 @@ class QuantizeWeights(Pass):
                 assert step is not None
                 out = op.out
                 axis = out.rank - 1 if op.kind == "MatMul" else 1
-                out.quant = QuantParams(DType.INT32, tuple(step.step * s for s in scales), axis)
+                out.quant = QuantParams(DType.INT32, tuple(step.unit * s for s in scales), axis)
                 changes.append(Change("stays int32, one scale a channel", out.name, "only a graph output reads it"))
         return changes
 
@@ -58,7 +58,7 @@ def _weight_scales(op: Op, ctx: PassContext) -> tuple[float, ...]:
     bias = op.maybe(2)
     floor = np.full(largest.shape, 1e-12)
     if bias is not None:
-        floor = np.maximum(floor, np.abs(bias.value().astype(np.float64)) / (step.step * _BIAS_LIMIT))
+        floor = np.maximum(floor, np.abs(bias.value().astype(np.float64)) / (step.unit * _BIAS_LIMIT))
     scales = np.maximum(largest / 127, floor)
     scales = np.where(largest > 0, scales, np.maximum(floor, 1 / 127))
     return tuple(float(s) for s in scales)

@@ -20,7 +20,7 @@ from bpuc.passkit.context import Avoided
 from bpuc.passkit.scales import ConcatEdge, ScaleClass, UnionFind, scale_classes
 
 # one value of a type of 8 bits beside eight of another: worth telling
-_TELL_BITS = 3.0
+TELL_BITS = 3.0
 _MOVED = "values only move between them"
 # noise that readers may gain beyond the bits limit: a base, and more where the rescale is expensive (chosen by hand)
 _BASE_DB, _DB_PER_US, _MOST_DB = 0.5, 0.02, 1.5
@@ -213,7 +213,7 @@ class Decision:
     def _tell_coarse(self, group: list[ScaleClass], shared: float) -> None:
         for c in group:
             ratio = shared / self.own[c.index]
-            if math.log2(ratio) >= _TELL_BITS:
+            if math.log2(ratio) >= TELL_BITS:
                 name = c.tensors[0].name
                 self.ctx.warn(
                     "coarse-member",

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bpuc.base.channels import ChannelStats
 from bpuc.base.errors import BpucError
 from bpuc.calibrate.noise import ReaderNoise
 from bpuc.ir import Graph, Op
@@ -24,7 +25,7 @@ from bpuc.ir.text import parse_graph, print_graph
 from bpuc.ir.verify import verify_wiring
 from bpuc.ops.registry import all_defs
 from bpuc.passkit import CompileOptions, Pass, PassContext
-from bpuc.passkit.context import Range, Trial
+from bpuc.passkit.context import Group, Range, Trial
 from bpuc.plugins import get_target, passes
 
 CASES = sorted((Path(__file__).parents[1] / "cases").rglob("*.ir"))
@@ -73,6 +74,12 @@ def _context(words: list[str]) -> tuple[PassContext, dict[str, object]]:
                 ctx.target = get_target(value)
             case "--range":
                 ctx.ranges[name] = Range(-float(amount), float(amount), float(amount), "min_max")
+            case "--peaks":
+                ctx.channels[name] = _uniform_channels([float(v) for v in amount.split(",")])
+            case "--lost":
+                ctx.groups.append(Group(0, [name], 1.0, "joined", {name: float(amount)}))
+            case "--effort":
+                options = replace(options, effort=int(value))
             case "--weights":
                 ctx.weights[name] = np.array([float(v) for v in amount.split(",")])
             case "--int16":
@@ -109,6 +116,12 @@ def _trial(seed: int, graph: Graph, readers: list[Op]) -> Trial:
     rng = np.random.default_rng(seed)
     samples = [{t.name: rng.normal(size=t.shape).astype(np.float32) for t in graph.inputs} for _ in range(2)]
     return ReaderNoise(graph, samples, readers, 1).trial
+
+
+def _uniform_channels(peaks: list[float]) -> ChannelStats:
+    """Channels along axis 1 with values spread evenly over -peak..peak."""
+    peak = np.array(peaks)
+    return ChannelStats(1, peak, np.zeros(peak.size), peak**2 / 3)
 
 
 def _unique_names(graph: Graph) -> bool:

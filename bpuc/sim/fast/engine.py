@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NoReturn
 
@@ -88,7 +87,7 @@ class FastEngine:
         for a in self._storage.accesses:
             emit = self._try_plan(a)
             if not graph.empty and (emit is None or not graph.takes(a.reads, a.writes)):
-                yield from self._close(graph, start, a.at)
+                yield start, a.at, self._session(graph, start, a.at)
                 graph = Graph()
             if emit is None:
                 yield a.at, a.at + 1, self._step(a)
@@ -98,7 +97,8 @@ class FastEngine:
             emit(graph)
             graph.watch([o for _, o in self._storage.taps.get(a.at, ())])
         if not graph.empty:
-            yield from self._close(graph, start, len(self._storage.accesses))
+            end = len(self._storage.accesses)
+            yield start, end, self._session(graph, start, end)
 
     def _try_plan(self, a: Access) -> Plan | None:
         try:
@@ -106,16 +106,10 @@ class FastEngine:
         except (ValueError, IndexError):  # operands that do not fit together: the kernel says so when it runs
             return None
 
-    def _close(self, graph: Graph, start: int, stop: int) -> Iterator[tuple[int, int, Step]]:
-        """The session of a finished graph; kernels one by one where onnxruntime does not take it."""
+    def _session(self, graph: Graph, start: int, stop: int) -> Step:
         inside = set(range(start, stop))
         wanted = {n for n in graph.made() if self._readers.get(n, set()) - inside}
-        try:
-            yield start, stop, graph.session(self._threads, wanted)
-        except Exception as e:  # its exceptions share no base, and its opinion of a graph depends on its version
-            warnings.warn(f"onnxruntime does not take instructions {start} to {stop - 1}: {e}", RuntimeWarning, 2)
-            for a in self._storage.accesses[start:stop]:
-                yield a.at, a.at + 1, self._step(a)
+        return graph.session(self._threads, wanted)
 
     def _step(self, a: Access) -> Step:
         if isinstance(a.ins, CallOnnx):

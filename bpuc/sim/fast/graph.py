@@ -31,7 +31,7 @@ class Graph:
         self._initializers: list[Any] = []
         self._inputs: dict[tuple[Any, ...], tuple[str, Operand]] = {}
         self._values: dict[int, tuple[str, Operand]] = {}
-        self._touched: dict[int, list[Operand]] = {}  # by buffer
+        self._watched: list[Operand] = []
         self._names = 0
 
     # for plans
@@ -75,7 +75,6 @@ class Graph:
             key = (ref.space, ref.address, ref.dtype, ref.shape, ref.strides, operand.sources)
             if key not in self._inputs:
                 self._inputs[key] = (self._name(), operand)
-                self.watch([operand])
             name, have = self._inputs[key][0], ref.shape
         want = operand.ref.shape if shape is None else shape
         return name if want == have else self.reshape(name, want)
@@ -84,7 +83,6 @@ class Graph:
         """Declare a value, of the operand's shape, to be what an instruction writes."""
         assert operand.number is not None
         self._values[operand.number] = (value, operand)
-        self.watch([operand])
 
     def _name(self) -> str:
         self._names += 1
@@ -102,12 +100,12 @@ class Graph:
             inside = [n for n in r.sources if n in self._values]
             if inside and not (len(r.sources) == 1 and _same_bytes(r, self._values[inside[0]][1])):
                 return False
-        return not any(w.overlaps(o) for w in writes for o in self._touched.get(id(w.buffer), ()))
+        seen = [o for _, o in (*self._inputs.values(), *self._values.values())] + self._watched
+        return not any(w.overlaps(o) for w in writes for o in seen)
 
     def watch(self, operands: list[Operand]) -> None:
         """Operands that somebody reads right after this graph: nothing more may be written over them."""
-        for o in operands:
-            self._touched.setdefault(id(o.buffer), []).append(o)
+        self._watched += operands
 
     def made(self) -> set[int]:
         """Numbers of the writes that this graph carries out."""
@@ -146,11 +144,12 @@ class Graph:
         after = [_bind(binding.bind_output, name, o, any(o.overlaps(r) for r in read)) for name, o in outputs]
         loads = [(copy, o) for copy, o in before if copy is not None]
         stores = [(copy, o) for copy, o in after if copy is not None]
+        run, raw = session._sess.run_with_iobinding, binding._iobinding
 
         def step() -> None:
             for copy, o in loads:
                 _fetch(o, copy)
-            session.run_with_iobinding(binding)
+            run(raw, None)
             for copy, o in stores:
                 _put(o, copy)
 
