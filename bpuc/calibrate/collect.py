@@ -9,11 +9,13 @@ import numpy as np
 
 from bpuc.base.errors import DataError
 from bpuc.calibrate.table import TensorRange
+from bpuc.calibrate.tune import tune_thresholds
 from bpuc.execute.ort import FloatExecutor
 from bpuc.ir import Graph
 from bpuc.observe.base import Observer
 from bpuc.observe.channels import ChannelObserver
 from bpuc.observe.registry import make_observer
+from bpuc.observe.rows import RowSampler
 from bpuc.passkit.channels import channel_axes
 
 Sample = Mapping[str, np.ndarray[Any, np.dtype[Any]]]
@@ -27,6 +29,7 @@ def calibrate_graph(
     *,
     wide: Callable[[str], bool] = lambda name: False,  # noqa: ARG005
     threads: int | None = None,
+    tune: bool = False,
 ) -> dict[str, TensorRange]:
     """Ranges and thresholds of all tensors that are marked to be observed.
 
@@ -34,6 +37,7 @@ def calibrate_graph(
 
     Args:
         samples: input name -> array of the model's shape.
+        tune: let the readers of a tensor choose its threshold, from what the observer gives on (`tune_thresholds`).
         wide: whether a tensor is to be int16 (its observer then weighs errors for 32767 steps).
 
     Raises:
@@ -42,7 +46,9 @@ def calibrate_graph(
     """
     names = [t.name for t in graph.tensors() if t.observer and t.const is None]
     observers: dict[str, Observer] = {name: make_observer(observer, options) for name in names}
-    channels = {t.name: ChannelObserver(a, t.shape[a]) for t, a in channel_axes(graph).items() if t.name in observers}
+    axes = {t.name: (a, t.shape[a]) for t, a in channel_axes(graph).items() if t.name in observers}
+    channels = {name: ChannelObserver(*axis) for name, axis in axes.items()}
+    rows = {name: RowSampler(*axes.get(name, (None,))) for name in names} if tune else {}
     executor = FloatExecutor(graph, names, threads)
     for number, sample in enumerate(samples):
         for name, array in executor.run(dict(sample)):
@@ -50,6 +56,8 @@ def calibrate_graph(
                 observers[name].update(array)
                 if name in channels:
                     channels[name].update(array)
+                if tune:
+                    rows[name].update(array)
             except DataError as e:
                 raise DataError(
                     f"calibration sample {number} makes tensor {name} NaN or infinite",
@@ -69,4 +77,4 @@ def calibrate_graph(
             "int16" if is_wide else "int8",
             channels[name].stats() if name in channels else None,
         )
-    return found
+    return tune_thresholds(graph, found, {name: r.rows() for name, r in rows.items()}) if tune else found

@@ -69,9 +69,17 @@ _SHARED = (
         "--effort", type=click.IntRange(0, 3), metavar="0..3", help="Work spent on accuracy beyond thresholds [1]."
     ),
     click.option(
+        "--tune-thresholds/--no-tune-thresholds",
+        default=None,
+        help="Thresholds by the error at their readers [from effort 1, unless an observer is named].",
+    ),
+    click.option(
         "--channel-scales/--no-channel-scales",
         default=None,
         help="Scales a channel where free [from effort 1].",
+    ),
+    click.option(
+        "--bias-correction/--no-bias-correction", default=None, help="Mean rounding error into biases [from effort 1]."
     ),
     click.option("--dump-dir", metavar="DIR", help="The graph as text after every pass."),
     click.option("--keep-stages", metavar="DIR", help="The ONNX file after each stage, as the vendor names them."),

@@ -64,6 +64,7 @@ def collect(request: Request, prepared: Prepared, source: DataSource, progress: 
         options.observer_options,
         wide=lambda name: everything or name in wide,
         threads=request.threads,
+        tune=options.tune,
     )
     weights = {
         op.input(1).name: ([float(v) for v in np.abs(per_channel(op)).max(1)], weight_axis(op))

@@ -55,7 +55,9 @@ def make_request(
     template: str | None = None,
     equalize: bool = False,
     effort: int | None = None,
+    tune_thresholds: bool | None = None,
     channel_scales: bool | None = None,
+    bias_correction: bool | None = None,
     threads: int | None = None,
     dump_dir: str | None = None,
     keep_stages: str | None = None,
@@ -78,6 +80,7 @@ def make_request(
     fixed = dict(c.fixed_scales) if c else {}
     fixed |= {name: _scale(name, value) for name, value in (_pair(f, "--fixed-scale") for f in fixed_scale)}
     name = observer or (c.observer if c and c.observer else None) or "percentile"
+    named = bool(observer or observer_opt or (c and c.observer))
     settings: dict[str, str | float] = {}
     if c and (observer is None or observer == c.observer):
         settings |= c.observer_options
@@ -95,7 +98,10 @@ def make_request(
         observer=name,
         observer_options=settings,
         effort=_first(effort, None, CompileOptions.effort),
+        # an observer that was named decides alone
+        tune=_first(tune_thresholds, None, effort != 0 and not named),
         channel_scales=_first(channel_scales, None, CompileOptions.channel_scales),
+        bias_correction=_first(bias_correction, None, CompileOptions.bias_correction),
     )
     return Request(
         model=path,

@@ -13,9 +13,8 @@ from bpuc.isa import Eltwise, EltwiseKind, Lut, Ref, Rescale
 from bpuc.isa.lut import INT16_ENTRIES, INT16_STEP_BITS
 from bpuc.lower.accumulate import reshaped
 from bpuc.lower.builder import Array, Builder, clamp_of, quant_of, step_of
-from bpuc.ops.attrs import EltwiseAttrs, PReluAttrs, TableAttrs, UnaryAttrs
-from bpuc.ops.table import evaluate
-from bpuc.ops.unary import FUNCTIONS
+from bpuc.ops.attrs import EltwiseAttrs, PReluAttrs
+from bpuc.ops.table import function_of
 
 _KINDS = {
     "Add": EltwiseKind.ADD,
@@ -70,13 +69,7 @@ def lower_rescale(op: Op, b: Builder) -> None:
 
 
 def lower_unary(op: Op, b: Builder) -> None:
-    attrs = op.attrs
-    if isinstance(attrs, TableAttrs):
-        table = attrs
-        _emit_table(op, b, [lambda v: evaluate(table, v)])
-    else:
-        params = dict(attrs.params) if isinstance(attrs, UnaryAttrs) else {}
-        _emit_table(op, b, [lambda v: FUNCTIONS[op.kind](v, params)])
+    _emit_table(op, b, [function_of(op)])
 
 
 def lower_prelu(op: Op, b: Builder) -> None:

@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from bpuc.ir import Op
-from bpuc.ops.attrs import TableAttrs
+from bpuc.ops.attrs import TableAttrs, UnaryAttrs
 from bpuc.ops.base import Array, Behaviour, Exporter, OpDef, Shape
 from bpuc.ops.unary import FUNCTIONS, export_unary
 
@@ -34,6 +34,15 @@ def evaluate(attrs: TableAttrs, x: Array) -> Array:
             result = BINARY[step.fn](first, args[1]) if len(args) == 2 else FUNCTIONS[step.fn](first, dict(step.params))
             done.append(np.broadcast_to(result, x.shape))
     return np.array(done[-1])
+
+
+def function_of(op: Op) -> Callable[[Array], Array]:
+    """What an op that maps values one by one computes, on float64 arrays of any shape."""
+    attrs = op.attrs
+    if isinstance(attrs, TableAttrs):
+        return lambda v: evaluate(attrs, v)
+    params = dict(attrs.params) if isinstance(attrs, UnaryAttrs) else {}
+    return lambda v: FUNCTIONS[op.kind](v, params)
 
 
 class Table(OpDef):

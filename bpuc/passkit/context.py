@@ -22,7 +22,8 @@ class CompileOptions:
     equalize: move range ratios between the branches of a concat into weights, by measured error.
     max_bits_lost: what a member with other readers may lose to a shared scale.
     effort: how much is done for accuracy beyond thresholds, 0 (nothing) to 3; the switches below leave out one part.
-    channel_scales: scales per channel where they are free.
+    tune: let the readers of a tensor choose its threshold, starting from the observer's.
+    channel_scales: scales per channel where they are free. bias_correction: the mean of rounding errors into biases.
     """
 
     dtypes: Mapping[str, str] = field(default_factory=dict)
@@ -36,7 +37,9 @@ class CompileOptions:
     observer: str = "percentile"
     observer_options: Mapping[str, str | float] = field(default_factory=dict)
     effort: int = 1
+    tune: bool = False
     channel_scales: bool = True
+    bias_correction: bool = True
 
 
 @dataclass(frozen=True)

@@ -62,3 +62,23 @@ def from_input(op: Op, w: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.
     groups = op.attrs.group if isinstance(op.attrs, ConvAttrs) else 1
     grouped = w.reshape(groups, shape[1], shape[0] // groups, -1)
     return grouped.transpose(0, 2, 1, 3).reshape(shape)
+
+
+def rounded_weights(op: Op) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """What the op's 8-bit weights stand for, float64 in their shape; they must have their scales."""
+    quant = op.input(1).quant
+    assert quant is not None, f"{op.name}: its weights have no scale"
+    steps = spread(op, np.asarray(quant.scale, np.float64))
+    integers = np.clip(np.floor(op.input(1).value().astype(np.float64) / steps + 0.5), -127, 127)
+    return np.asarray(integers * steps)
+
+
+def spread(op: Op, values: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """One value an output channel, in a shape that broadcasts with the op's weights (and is theirs if transposed)."""
+    w = op.input(1)
+    if op.kind == "ConvTranspose":
+        groups = op.attrs.group if isinstance(op.attrs, ConvAttrs) else 1
+        part = values.reshape(groups, 1, -1, *[1] * (w.rank - 2))
+        whole = np.broadcast_to(part, (groups, w.shape[0] // groups, *part.shape[2:]))
+        return whole.reshape(w.shape[0], *part.shape[2:])
+    return values.reshape([-1 if a == weight_axis(op) else 1 for a in range(w.rank)])

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from bpuc.passkit import Pass
 from bpuc_passes.choose_dtypes import ChooseDtypes
+from bpuc_passes.correct_bias import CorrectBias
 from bpuc_passes.decompose_reduce import DecomposeReduce
 from bpuc_passes.eliminate_rescales import EliminateRescales
 from bpuc_passes.equalize_branches import EqualizeBranches
@@ -60,6 +61,7 @@ def quantize() -> Sequence[Pass]:
         ShareScales(),
         ScaleChannels(),
         QuantizeWeights(),
+        CorrectBias(),
         InsertBorders(),
         InsertRescales(),
         HoistRescales(),

@@ -78,6 +78,9 @@ def _context(words: list[str]) -> tuple[PassContext, dict[str, object]]:
                 ctx.channels[name] = _uniform_channels([float(v) for v in amount.split(",")])
             case "--lost":
                 ctx.groups.append(Group(0, [name], 1.0, "joined", {name: float(amount)}))
+            case "--means":
+                mean = np.array([float(v) for v in amount.split(",")])
+                ctx.channels[name] = ChannelStats(1, np.abs(mean), mean, mean**2)
             case "--effort":
                 options = replace(options, effort=int(value))
             case "--weights":

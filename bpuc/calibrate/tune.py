@@ -1,0 +1,180 @@
+"""Choose thresholds by what the readers of a tensor make of its rounding and clipping.
+
+An observer looks at a tensor alone. Here every candidate threshold is judged on a sample of rows by the error at the
+results of all readers, each relative to its result: through the weights of a convolution (taps as if independent),
+through the function of a table (what a SiLU maps to nothing needs no range), else as it is. Tensors between which
+values only move are one, since they will have one scale. The weights are taken in float, so thresholds do not hang on
+one another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from bpuc.calibrate.table import TensorRange
+from bpuc.ir import Graph, Op, Tensor
+from bpuc.observe.rows import Rows
+from bpuc.ops.attrs import ConvAttrs, PReluAttrs
+from bpuc.ops.base import Behaviour
+from bpuc.ops.registry import get
+from bpuc.ops.table import function_of
+from bpuc.passkit.channels import channel_axes, read_axis
+from bpuc.passkit.scales import UnionFind
+from bpuc.passkit.weights import by_input, with_weights
+
+# relative squared error at a reader's result, for a threshold
+Error = Callable[[float], float]
+
+# candidates: quarters of an octave below and above the observer's threshold
+_LOWEST, _HIGHEST, _STEPS = -16, 4, 4
+# a candidate must be this much better than the observer's
+_WORTH = 0.97
+# rows are too few to say how rare the values are that a lower threshold clips
+_LEAST_VALUES = 2048
+# Rounding errors average out in the sums that follow, clipping has one sign; so a clipped value weighs more. Of 1, 4,
+# 16, 32 and 64 the one that lost least accuracy over the models measured.
+_CLIPPING = 32.0
+_QMAX = 127
+
+
+def tune_thresholds(
+    graph: Graph, ranges: Mapping[str, TensorRange], rows: Mapping[str, Rows]
+) -> dict[str, TensorRange]:
+    """The ranges with better int8 thresholds where one was found; their observer is then called "tuned"."""
+    axes = channel_axes(graph)
+    found = dict(ranges)
+    waiting: list[list[Tensor]] = []
+    for group in _moved(graph):
+        known = [t for t in group if t.name in ranges and ranges[t.name].dtype == "int8"]
+        if not known:
+            continue
+        errors = [e for t in known for e in _readers(graph, t, axes.get(t), rows.get(t.name))]
+        if errors:
+            _choose(known, errors, found)
+        elif any(op.kind == "Concat" for t in known for op in graph.consumers(t)):
+            waiting.append(known)
+    for group in reversed(waiting):
+        # what only concats read needs no more range than they have
+        joined = [op.out.name for t in group for op in graph.consumers(t) if op.kind == "Concat"]
+        limit = max((found[n].threshold for n in joined if n in found), default=np.inf)
+        _limit(group, limit, found)
+    return found
+
+
+def _moved(graph: Graph) -> list[list[Tensor]]:
+    """Observed tensors, those together between which values only move (concats left aside)."""
+    tensors = [t for t in graph.tensors() if t.const is None]
+    number = {t: i for i, t in enumerate(tensors)}
+    sets = UnionFind(len(tensors))
+    for op in graph:
+        if get(op.kind).behaves(op) is Behaviour.MOVES and op.kind != "Concat" and op.input(0) in number:
+            for out in op.outputs:
+                sets.union(number[op.input(0)], number[out])
+    groups: dict[int, list[Tensor]] = {}
+    for t, i in number.items():
+        groups.setdefault(sets.find(i), []).append(t)
+    return list(groups.values())
+
+
+def _choose(group: list[Tensor], errors: list[Error], found: dict[str, TensorRange]) -> None:
+    """Set the best threshold for a group."""
+    top = max(group, key=lambda t: found[t.name].threshold)
+    start = found[top.name].threshold
+    largest = max(max(-found[t.name].low, found[t.name].high) for t in group)
+    candidates = [start * 2.0 ** (k / _STEPS) for k in range(_LOWEST, _HIGHEST + 1) if k]
+    candidates = [t for t in candidates if t < largest] + ([largest] if largest > start else [])
+    best, least = start, sum(e(start) for e in errors) * _WORTH
+    for t in candidates:
+        error = sum(e(t) for e in errors)
+        if error < least:
+            best, least = t, error
+    if best > start:
+        found[top.name] = replace(found[top.name], threshold=float(best), observer="tuned")
+    else:
+        _limit(group, best, found)
+
+
+def _limit(group: list[Tensor], limit: float, found: dict[str, TensorRange]) -> None:
+    for t in group:
+        if found[t.name].threshold > limit:
+            found[t.name] = replace(found[t.name], threshold=float(limit), observer="tuned")
+
+
+def _readers(graph: Graph, tensor: Tensor, axis: int | None, sample: Rows | None) -> list[Error]:
+    """The error of every reader that computes, relative to the power of its result on the sample."""
+    if sample is None or sample.size < _LEAST_VALUES:
+        return []
+    found: list[Error] = []
+    for op, index in graph.uses(tensor):
+        behaviour = get(op.kind).behaves(op)
+        if behaviour is Behaviour.MOVES:
+            continue
+        if index == 0 and with_weights(op) and axis == read_axis(op) and sample.shape[1] == tensor.shape[axis]:
+            found.append(_linear(sample, _power_through(op)))
+        elif index == 0 and behaviour is Behaviour.MAPS and not isinstance(op.attrs, PReluAttrs):
+            found.append(_mapped(sample, function_of(op)))
+        elif op.kind == "Mul" and op.inputs[0] is op.inputs[1]:
+            found.append(_mapped(sample, np.square))
+        else:
+            found.append(_linear(sample, _power))
+    if tensor in graph.outputs:
+        found.append(_linear(sample, _power))
+    return found
+
+
+def _power(e: Rows) -> float:
+    return float(np.square(e, dtype=np.float64).sum())
+
+
+def _power_through(op: Op) -> Callable[[Rows], float]:
+    """The sum of squares of an op's results for rows of its operand, taps as if they were independent."""
+    w = by_input(op, op.input(1).value()).astype(np.float32)  # [C, outputs of the group, taps]
+    groups = op.attrs.group if isinstance(op.attrs, ConvAttrs) else w.shape[0] if op.kind == "Affine" else 1
+    flat = w.reshape(groups, w.shape[0] // groups, -1)
+    gram = np.matmul(flat, flat.transpose(0, 2, 1))  # [groups, C / groups, C / groups]
+
+    def power(e: Rows) -> float:
+        parts = e.reshape(len(e), groups, -1).transpose(1, 0, 2)
+        return float(np.einsum("grc,grc->", np.matmul(parts, gram), parts, dtype=np.float64))
+
+    return power
+
+
+def _linear(sample: Rows, power: Callable[[Rows], float]) -> Error:
+    whole = max(power(sample), 1e-30)
+
+    def error(threshold: float) -> float:
+        integers, kept = _rounded(sample, threshold)
+        difference = integers * np.float32(threshold / _QMAX) - sample
+        inside = np.where(kept, difference, np.float32(0))
+        return (power(inside) + _CLIPPING * power(difference - inside)) / whole
+
+    return error
+
+
+def _mapped(sample: Rows, function: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]) -> Error:
+    with np.errstate(all="ignore"):
+        want = function(sample.astype(np.float64))
+    good = np.isfinite(want)
+    whole = max(float(np.square(want[good]).sum()), 1e-30)
+
+    def error(threshold: float) -> float:
+        integers, kept = _rounded(sample, threshold)
+        with np.errstate(all="ignore"):
+            got = function(integers.astype(np.float64) * (threshold / _QMAX))
+        difference = np.square(np.nan_to_num(got, nan=0.0, posinf=1e30, neginf=-1e30) - want)
+        weight = np.where(kept, 1.0, _CLIPPING)
+        return min(float((difference * weight)[good].sum()) / whole, 1e6)
+
+    return error
+
+
+def _rounded(sample: Rows, threshold: float) -> tuple[Rows, npt.NDArray[np.bool_]]:
+    """The integers of the rows, and which were not clipped."""
+    integers = np.floor(sample / np.float32(threshold / _QMAX) + np.float32(0.5))
+    clipped = np.clip(integers, -_QMAX - 1, _QMAX)
+    return clipped, clipped == integers
