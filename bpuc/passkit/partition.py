@@ -66,6 +66,16 @@ class Problem:
                 found.setdefault(reader, []).append(value)
         return found
 
+    @cached_property
+    def needs(self) -> list[list[int]]:
+        """For each op the ops that it reads from."""
+        found: list[list[int]] = [[] for _ in self.cpu]
+        for value in self.values:
+            if value.producer is not None:
+                for reader in value.readers:
+                    found[reader].append(value.producer)
+        return found
+
 
 @dataclass(frozen=True)
 class Bill:

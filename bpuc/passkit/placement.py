@@ -5,7 +5,7 @@ Three classes, after the vendor's own:
 - *active* ops (convolutions, matrix products, pooling) are what one buys a BPU for; cost never takes them off it.
 - *manual* ops go there only when the user asks, which is the target's business.
 - all others (tables, element-wise arithmetic, reductions, Softmax, norms, Resize, data movement) are *free*: cost
-  decides, as `bpuc.passkit.partition` counts it. (The vendor counts Add as active; here a lone Add between CPU ops
+  decides, as `bpuc.passkit.division` counts it. (The vendor counts Add as active; here a lone Add between CPU ops
   may stay there.)
 
 Cost is asked only where a chain of free ops meets an op that has to be on the CPU. A chain that meets none is part of a
@@ -20,8 +20,9 @@ from bpuc.ir import Graph, Op, Tensor
 from bpuc.ops.attrs import ReduceAttrs
 from bpuc.ops.base import Behaviour
 from bpuc.ops.registry import get
+from bpuc.passkit import division
 from bpuc.passkit.opcost import OpCost
-from bpuc.passkit.partition import Bill, Problem, Value, bill, partition
+from bpuc.passkit.partition import Bill, Problem, Value
 from bpuc.passkit.scales import UnionFind
 
 # costs are integers of this many to a microsecond
@@ -54,16 +55,12 @@ def divide(graph: Graph, cost: OpCost) -> None:
     if not undecided:
         return
     problem = _problem(graph, ops, set(undecided), cost)
-    on_bpu = partition(problem)
-    moved = [op for op in sorted(undecided, key=number.__getitem__) if not on_bpu[number[op]]]
-    for region in _regions(graph, moved):
-        indices = [number[op] for op in region]
-        other = list(on_bpu)
-        for i in indices:
-            other[i] = True
-        more = bill(problem, other, indices) - bill(problem, on_bpu, indices)
-        for op in region:
-            op.device, op.reason = "CPU", _dearer(op, len(region), more)
+    best = division.divide(problem)
+    moved = [number[op] for op in undecided if not best.on_bpu[number[op]]]
+    for together in division.regions(problem, moved):
+        more = best.more(together)
+        for i in together:
+            ops[i].device, ops[i].reason = "CPU", _dearer(ops[i], len(together), more)
 
 
 def _regions(graph: Graph, ops: Sequence[Op]) -> list[list[Op]]:
