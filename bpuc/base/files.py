@@ -31,8 +31,25 @@ def check_writable(path: str | os.PathLike[str]) -> Path:
         raise FileError(f"cannot write {p}: it is {what}", want="a path of a regular file, new or to be replaced")
     if not p.parent.is_dir():
         raise FileError(f"cannot write {p}: there is no folder {p.parent}", hint=f"mkdir -p {p.parent}")
+    if p.is_symlink():
+        return check_writable(p.resolve())
     if not os.access(p.parent, os.W_OK | os.X_OK):
         raise FileError(f"cannot write {p}: the folder {p.parent} is not writable")
+    return p
+
+
+def make_folder(path: str | os.PathLike[str]) -> Path:
+    """A folder to write into, made where it is missing.
+
+    Raises:
+        FileError: something else stands there, or it cannot be made.
+    """
+    p = Path(path)
+    try:
+        p.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as e:
+        reason = "it is no folder" if isinstance(e, FileExistsError) else getattr(e, "strerror", None) or e
+        raise FileError(f"cannot write to the folder {p}: {reason}", want="a folder, new or existing") from e
     return p
 
 
@@ -46,6 +63,7 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     p = check_writable(path)
     tmp: str | None = None
     try:
+        p = p.resolve()  # a link stays, and what it points to is replaced
         fd, tmp = tempfile.mkstemp(prefix=f".{p.name}.", suffix=".part", dir=p.parent)
         with os.fdopen(fd, "w+b") as f:
             yield f

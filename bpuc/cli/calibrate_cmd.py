@@ -11,7 +11,9 @@ from bpuc.cli.samples import with_progress
 
 
 @click.command(
-    "calibrate", epilog="Example: bpuc calibrate model.onnx --data images.npz --observer mse -o m.calib.json"
+    "calibrate",
+    cls=options.Command,
+    epilog="Example: bpuc calibrate model.onnx --data images.npz --observer mse -o m.calib.json",
 )
 @click.argument("model", metavar="MODEL.onnx", required=False)
 @click.option("--data", metavar="PATH", help=".npz, or a folder of samples; streamed.")

@@ -10,7 +10,7 @@ import click
 from bpuc.cli import options, ui
 
 
-@click.command("check", epilog="Example: bpuc check model.onnx --march bayes-e")
+@click.command("check", cls=options.Command, epilog="Example: bpuc check model.onnx --march bayes-e")
 @click.argument("model", metavar="MODEL.onnx", required=False)
 @click.option("--march", metavar="M", callback=options.march, help="The target.")
 @options.shared

@@ -10,7 +10,11 @@ from bpuc.cli import options, ui
 from bpuc.cli.samples import with_progress
 
 
-@click.command("compare-scales", epilog="Example: bpuc compare-scales model.onnx --march bayes-e --data calib.npz")
+@click.command(
+    "compare-scales",
+    cls=options.Command,
+    epilog="Example: bpuc compare-scales model.onnx --march bayes-e --data calib.npz",
+)
 @click.argument("model", metavar="MODEL.onnx", required=False)
 @click.option("--march", metavar="M", callback=options.march, help="The target.")
 @click.option("--calib", metavar="X.calib.json", help="Thresholds from `bpuc calibrate`.")

@@ -11,7 +11,11 @@ from bpuc.cli import options, ui
 from bpuc.cli.samples import with_progress
 
 
-@click.command("compile", epilog="Example: bpuc compile model.onnx --march bayes-e --data calib.npz -o model.bpuc")
+@click.command(
+    "compile",
+    cls=options.Command,
+    epilog="Example: bpuc compile model.onnx --march bayes-e --data calib.npz -o model.bpuc",
+)
 @click.argument("model", metavar="MODEL.onnx", required=False)
 @click.option(
     "--march", metavar="M", callback=options.march, help="bernoulli2, bayes, bayes-e, nash-e, nash-m, nash-p."
@@ -49,6 +53,7 @@ def command(
     if to is None:
         raise click.UsageError("no output: give -o X.bpuc, or output_model_file_prefix in the YAML file")
     check_writable(to)
+    options.distinct({"output": to, "report": report}, {"model": str(request.model)})
     configured = request.config is not None and bool(request.config.data)
     if not (request.calib or request.data or request.random_data or configured):
         raise ConfigError(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from bpuc.cli import ui
+from bpuc.cli import options, ui
 
 _TOPICS = ("rescales", "placement", "scales")
 
 
-@click.command("explain", epilog="Example: bpuc explain model.bpuc placement Softmax_12")
+@click.command("explain", cls=options.Command, epilog="Example: bpuc explain model.bpuc placement Softmax_12")
 @click.argument("binary", metavar="X.bpuc")
 @click.argument("topic", type=click.Choice(_TOPICS), default="rescales")
 @click.argument("name", required=False)

@@ -12,14 +12,14 @@ from typing import Any
 import click
 
 from bpuc.base.files import read_bytes
-from bpuc.cli import ui
+from bpuc.cli import options, ui
 from bpuc.program import Port, Program
 from bpuc.program.container import from_bytes
 
 SCHEMA = "bpuc.info/1"
 
 
-@click.command("info", epilog="Example: bpuc info model.bpuc --json -")
+@click.command("info", cls=options.Command, epilog="Example: bpuc info model.bpuc --json -")
 @click.argument("binary", metavar="X.bpuc")
 @ui.json_option
 def command(binary: str, json_to: str | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import signal
@@ -13,7 +14,7 @@ from typing import NoReturn
 import click
 
 from bpuc import __version__
-from bpuc.base.errors import BpucError
+from bpuc.base.errors import BpucError, FileError
 from bpuc.cli import ui
 
 # name -> (module:attribute, what it does); the texts stand here so that --help imports no command
@@ -31,6 +32,9 @@ COMMANDS = {
     ),
     "targets": ("bpuc.cli.targets_cmd:command", "List marches, their operators, limits and numbers."),
 }
+
+# what a machine may do to any program: a full or failing disk, too many files
+_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE)
 
 
 class LazyGroup(click.Group):
@@ -104,15 +108,24 @@ def _run(args: Sequence[str] | None) -> int:
         # the reader is gone: nothing more to say, and nothing to complain about at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except OSError as e:
+        if e.errno not in _MACHINE:
+            return _bug(e)
+        ui.error(FileError(f"{e.filename or 'standard output'}: {e.strerror or e}").render())
+        return 1
     except MemoryError:
-        ui.error("error: not enough memory")
+        ui.error("error: not enough memory; see whether the model or the data are larger than they should be")
         return 1
     except Exception as e:
-        if os.environ.get("BPUC_DEBUG") == "1":
-            raise
-        ui.error(
-            f"internal error: a bug of bpuc, please report it: {type(e).__name__}: {e}\n"
-            "  hint: BPUC_DEBUG=1 shows where it happened"
-        )
-        return 70
+        return _bug(e)
     return code if isinstance(code, int) else 0
+
+
+def _bug(e: Exception) -> int:
+    if os.environ.get("BPUC_DEBUG") == "1":
+        raise e
+    ui.error(
+        f"internal error: a bug of bpuc, please report it: {type(e).__name__}: {e}\n"
+        "  hint: BPUC_DEBUG=1 shows where it happened"
+    )
+    return 70

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import click
 
-from bpuc.base.errors import did_you_mean
+from bpuc.base.errors import FileError, did_you_mean
 from bpuc.base.files import check_writable
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -40,6 +41,40 @@ def output(ctx: click.Context, param: click.Parameter, value: str | None) -> str
     if value is not None:
         check_writable(value)
     return value
+
+
+class Command(click.Command):
+    """A command that refuses, before any work, to write over what it reads or to write two results to one file."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        given = {name: ctx.params.get(name) for name in (*_WRITTEN, *_READ)}
+        distinct({n: given[n] for n in _WRITTEN if given[n] != "-"}, {n: given[n] for n in _READ})
+        return super().invoke(ctx)
+
+
+_WRITTEN = {"output": "-o", "report": "--report", "json_to": "--json", "html_to": "--html"}
+_WRITTEN |= {"csv_to": "--csv", "trace_to": "--trace"}
+_READ = ("model", "source", "binary", "inputs", "data", "calib", "config")
+
+
+def distinct(written: Mapping[str, str | None], read: Mapping[str, str | None]) -> None:
+    """Outputs that are neither inputs nor each other.
+
+    Args:
+        written: parameter -> path. read: likewise.
+
+    Raises:
+        FileError: naming the option and the file.
+    """
+    taken = {os.path.realpath(path): "read by this command" for path in read.values() if path}
+    for name, path in written.items():
+        if path:
+            real, option = os.path.realpath(path), _WRITTEN[name]
+            if real in taken:
+                raise FileError(
+                    f"{option} {path}: this file is {taken[real]}", want="a file of its own for every output"
+                )
+            taken[real] = f"written by {option} already"
 
 
 _SHARED = (

@@ -16,7 +16,9 @@ from bpuc.program import load_program
 _ZIP = b"PK\x03\x04"
 
 
-@click.command("perf", epilog="Example: bpuc perf model.bpuc --html report.html --max-latency-ms 10")
+@click.command(
+    "perf", cls=options.Command, epilog="Example: bpuc perf model.bpuc --html report.html --max-latency-ms 10"
+)
 @click.argument("source", metavar="X.bpuc|MODEL.onnx", required=False)
 @click.option("--march", metavar="M", callback=options.march, help="Target of a MODEL.onnx; a binary has its own.")
 @options.shared

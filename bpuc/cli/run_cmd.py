@@ -14,7 +14,7 @@ import numpy as np
 
 from bpuc.base.errors import DataError, FileError
 from bpuc.base.files import atomic_file, check_writable
-from bpuc.cli import ui
+from bpuc.cli import options, ui
 from bpuc.program import load_program
 from bpuc.sim.engine import Array
 from bpuc.sim.inputs import check_inputs
@@ -23,7 +23,11 @@ from bpuc.sim.run import EngineName, Simulation
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
-@click.command("run", epilog="Example: bpuc run model.bpuc --inputs images.npz -o out.npz --integers --tensors all")
+@click.command(
+    "run",
+    cls=options.Command,
+    epilog="Example: bpuc run model.bpuc --inputs images.npz -o out.npz --integers --tensors all",
+)
 @click.argument("binary", metavar="X.bpuc")
 @click.option("--inputs", required=True, metavar="IN.npz", help="Arrays by input name; one more leading axis: samples.")
 @click.option("-o", "--output", required=True, metavar="OUT.npz", help="Outputs by name, with the same leading axis.")

@@ -16,7 +16,7 @@ from bpuc.support import describe
 from bpuc.target.model import Target
 
 
-@click.command("targets", epilog="Example: bpuc targets bayes-e --json bayes-e.json")
+@click.command("targets", cls=options.Command, epilog="Example: bpuc targets bayes-e --json bayes-e.json")
 @click.argument("march", metavar="[M]", required=False, callback=options.march)
 @ui.json_option
 def command(march: str | None, json_to: str | None) -> None:

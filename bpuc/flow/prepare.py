@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from bpuc.base.errors import ConfigError, did_you_mean
-from bpuc.base.files import write_atomic
+from bpuc.base.files import make_folder, write_atomic
 from bpuc.data import InputSpec, random_data
 from bpuc.flow.probe import results
 from bpuc.flow.request import Request
@@ -67,10 +66,9 @@ def keep_stage(request: Request, stage: str, graph: Graph) -> None:
     """Write one stage for ``--keep-stages`` as the vendor names it."""
     if request.keep_stages is None:
         return
-    folder: Path = request.keep_stages
-    folder.mkdir(parents=True, exist_ok=True)
     write_atomic(
-        folder / f"{request.model.stem}_{stage}.onnx", export_float(graph).SerializeToString(deterministic=True)
+        make_folder(request.keep_stages) / f"{request.model.stem}_{stage}.onnx",
+        export_float(graph).SerializeToString(deterministic=True),
     )
 
 

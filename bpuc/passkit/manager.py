@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bpuc.base.files import write_atomic
+from bpuc.base.files import make_folder, write_atomic
 from bpuc.ir import Graph
 from bpuc.ir.text import print_graph
 from bpuc.ir.verify import VerifyError
@@ -83,8 +83,7 @@ def run_pipeline(
             check_same(before, probe(graph, stage), exact=stage is Stage.LEGAL, after=p.name)
         rows.append({"name": p.name, "changes": len(changes)})
         if dump_dir is not None:
-            dump_dir.mkdir(parents=True, exist_ok=True)
-            stem = dump_dir / f"{number:02d}-{p.name}"
+            stem = make_folder(dump_dir) / f"{number:02d}-{p.name}"
             write_atomic(f"{stem}.ir", print_graph(graph, stage.name.lower()))
             lines = "".join(json.dumps(asdict(c), ensure_ascii=False) + "\n" for c in changes)
             write_atomic(f"{stem}.changes.jsonl", lines)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -159,3 +161,45 @@ def test_training_mode_and_missing_shapes_are_named(bpuc: Bpuc, tmp_path: Path) 
     assert done.code == 1
     assert "--input-shape x:" in done.err
     assert bpuc("compile", *words, "--input-shape", "x:1x3x8x8").code == 0
+
+
+@pytest.mark.parametrize("option", ["--dump-dir", "--keep-stages"])
+def test_a_file_where_a_folder_is_wanted(bpuc: Bpuc, tmp_path: Path, option: str) -> None:
+    (tmp_path / "file").write_text("precious")
+    done = bpuc("check", MODEL, "--march", "bayes-e", option, tmp_path / "file")
+    assert (done.code, "no folder" in done.err) == (1, True), done.err
+    assert (tmp_path / "file").read_text() == "precious"
+
+
+def test_nothing_is_written_over_what_is_read(bpuc: Bpuc, compiled: Path, tmp_path: Path) -> None:
+    for source in (MODEL, DATA, compiled / "hybrid.bpuc"):
+        (tmp_path / source.name).write_bytes(source.read_bytes())
+    model, data, binary = (tmp_path / n for n in ("hybrid.onnx", "hybrid_calib.npz", "hybrid.bpuc"))
+    (tmp_path / "link").symlink_to(model)
+    before = {p: p.read_bytes() for p in (model, data, binary)}
+    words: list[Words] = [
+        ["compile", model, "--march", "bayes-e", "--random-data", "-o", model],
+        ["compile", model, "--march", "bayes-e", "--random-data", "-o", tmp_path / "link"],
+        ["compile", model, "--march", "bayes-e", "--random-data", "-o", tmp_path / "x", "--report", tmp_path / "x"],
+        ["calibrate", model, "--data", data, "-o", data],
+        ["check", model, "--march", "bayes-e", "--json", model],
+        ["run", binary, "--inputs", data, "-o", data],
+        ["run", binary, "--inputs", data, "-o", binary],
+        ["perf", binary, "--json", binary],
+        ["perf", binary, "--html", tmp_path / "x", "--csv", tmp_path / "." / "x"],
+    ]
+    for line in words:
+        done = bpuc(*line)
+        assert (done.code, "a file of its own" in done.err) == (1, True), (line, done.err)
+    assert {p: p.read_bytes() for p in before} == before
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_full_disk_behind_stdout_is_no_bug_of_ours(bpuc: Bpuc, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("click.echo", full, raising=True)
+    monkeypatch.setattr("bpuc.cli.ui.error", lambda text: sys.stderr.write(text))
+    done = bpuc("targets")
+    assert (done.code, "standard output: No space left" in done.err) == (1, True), done.err

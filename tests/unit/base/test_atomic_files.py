@@ -6,7 +6,7 @@ import stat
 import pytest
 
 from bpuc.base.errors import FileError
-from bpuc.base.files import atomic_file, read_bytes, write_atomic
+from bpuc.base.files import atomic_file, check_writable, make_folder, read_bytes, write_atomic
 
 
 def test_new_and_replaced(tmp_path):
@@ -69,3 +69,29 @@ def test_a_full_disk_is_a_file_error(tmp_path):
 def test_reading_says_what_the_file_should_have_been(tmp_path):
     with pytest.raises(FileError, match=r"cannot read the model .*No such file"):
         read_bytes(tmp_path / "none", "the model")
+
+
+def test_a_link_stays_and_its_target_is_replaced(tmp_path):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "file").write_text("old")
+    (tmp_path / "link").symlink_to(tmp_path / "there" / "file")
+    write_atomic(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "there" / "file").read_text() == "new"
+    assert [p.name for p in (tmp_path / "there").iterdir()] == ["file"]
+
+
+def test_a_link_into_nowhere_names_the_folder_that_is_missing(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "missing" / "file")
+    with pytest.raises(FileError, match=r"there is no folder .*missing"):
+        check_writable(tmp_path / "link")
+
+
+def test_a_folder_is_made_once_and_never_over_a_file(tmp_path):
+    assert make_folder(tmp_path / "a" / "b").is_dir()
+    assert make_folder(tmp_path / "a" / "b").is_dir()
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(FileError, match="it is no folder"):
+        make_folder(tmp_path / "file")
+    with pytest.raises(FileError, match="cannot write to the folder"):
+        make_folder(tmp_path / "file" / "below")
