@@ -34,8 +34,8 @@ def optimize() -> Sequence[Pass]:
     """Float rewrites that hold for every march, and the observers; needs no data."""
     return (
         PinDevices(),
-        DecomposeReduce(),
         FuseLayerNorm(),
+        DecomposeReduce(),
         MergeSplitConcat(),
         FoldAffine(scalars=False),
         FuseClamp(),

@@ -34,8 +34,13 @@ def compiled(folder: Path, kind: str, march: str, *options: str) -> tuple[dict[s
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
     onnx.save(model, folder / "m.onnx")
-    for seed, name in enumerate(("calib.npz", "test.npz")):
-        np.savez(folder / name, x=samples(seed))
+    return ran(folder, march, samples(0), samples(1), *options)
+
+
+def ran(folder: Path, march: str, calib: np.ndarray, test: np.ndarray, *options: str) -> tuple[dict[str, Any], Any]:
+    """The report of m.onnx compiled, and its result y for each sample of `test`."""
+    np.savez(folder / "calib.npz", x=calib)
+    np.savez(folder / "test.npz", x=test)
     files = {name: str(folder / name) for name in ("m.onnx", "calib.npz", "test.npz", "m.bpuc", "out.npz", "r.json")}
     for words in (
         ["compile", files["m.onnx"], "--march", march, "--data", files["calib.npz"], "--observer", "min_max",
@@ -96,3 +101,19 @@ def test_without_a_reduction_on_the_bpu_all_of_it_is_on_the_cpu(tmp_path):
 def test_a_pin_keeps_it_whole(tmp_path):
     report, _ = compiled(tmp_path, "ReduceL2", "bayes-e", "--run-on-cpu=ReduceL2")
     assert [(n["op"], n["device"]) for n in report["nodes"]] == [("ReduceL2", "CPU")]
+
+
+def test_a_mean_over_three_axes_runs_on_the_bpu(tmp_path):
+    graph = helper.make_graph(
+        [helper.make_node("ReduceMean", ["x"], ["y"], name="mean", axes=[1, 2, 3], keepdims=0)],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, SHAPE)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, (1,))],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=9), tmp_path / "m.onnx")
+    x = samples(0) + np.arange(1, 5, dtype=np.float32).reshape(4, 1, 1, 1, 1)
+    report, got = ran(tmp_path, "bayes-e", x, x)
+    assert [(n["op"], n["device"]) for n in report["nodes"][1:-1]] == [("ReduceMean", "BPU")] * 2
+    want = x.reshape(4, -1).mean(1)
+    step = next(t["scale"] for t in report["tensors"] if t["name"] == "y")
+    np.testing.assert_allclose(got.reshape(-1), want, atol=0.6 * step)
