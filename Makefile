@@ -1,12 +1,13 @@
 # make demo   a first look: own venv, install, then calibrate, compile, run and profile two real models
 # make test   install, lint, types, all tests (below 15 minutes on 2 cores)
+# make conformance   all of onnx's node tests; writes docs/conformance.md (some minutes)
 # make bench  slow measurements; writes docs/BENCHMARKS.md
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test bench lint types clean install
+.PHONY: demo test conformance bench lint types clean install
 
 install: $(STAMP)
 
@@ -30,6 +31,9 @@ types: $(STAMP)
 
 test: lint types
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+conformance: $(STAMP)
+	$(BIN)/python -m tests.conformance.record
 
 bench: $(STAMP)
 	$(BIN)/python -m pytest tests/bench -s -o python_files="bench_*.py"

@@ -17,6 +17,7 @@ from bpuc.observe.channels import ChannelObserver
 from bpuc.observe.registry import make_observer
 from bpuc.observe.rows import RowSampler
 from bpuc.passkit.channels import channel_axes
+from bpuc.passkit.context import MASKED
 
 Sample = Mapping[str, np.ndarray[Any, np.dtype[Any]]]
 
@@ -33,7 +34,8 @@ def calibrate_graph(
 ) -> dict[str, TensorRange]:
     """Ranges and thresholds of all tensors that are marked to be observed.
 
-    Memory holds one sample's taps at a time, whatever the number of samples.
+    Memory holds one sample's taps at a time, whatever the number of samples. Where the graph has a constant with -Inf
+    in it, tensors may be -Inf too: a mask before a Softmax. Their finite values count, and their observer is `MASKED`.
 
     Args:
         samples: input name -> array of the model's shape.
@@ -49,6 +51,8 @@ def calibrate_graph(
     axes = {t.name: (a, t.shape[a]) for t, a in channel_axes(graph).items() if t.name in observers}
     channels = {name: ChannelObserver(*axis) for name, axis in axes.items()}
     rows = {name: RowSampler(*axes.get(name, (None,))) for name in names} if tune else {}
+    may_mask = any(t.const is not None and t.dtype.is_float and np.isneginf(t.const).any() for t in graph.tensors())
+    masked: set[str] = set()
     executor = FloatExecutor(graph, names, threads)
     for number, sample in enumerate(samples):
         for name, array in executor.run(dict(sample)):
@@ -59,6 +63,10 @@ def calibrate_graph(
                 if tune:
                     rows[name].update(array)
             except DataError as e:
+                if may_mask and not np.isnan(array).any() and not np.isposinf(array).any():
+                    masked.add(name)
+                    observers[name].update(array[np.isfinite(array)])
+                    continue
                 raise DataError(
                     f"calibration sample {number} makes tensor {name} NaN or infinite",
                     where=e.where,
@@ -73,8 +81,12 @@ def calibrate_graph(
             float(low),
             float(high),
             float(o.threshold(32767 if is_wide else 127)),
-            o.name,
+            MASKED if name in masked else o.name,
             "int16" if is_wide else "int8",
-            channels[name].stats() if name in channels else None,
+            channels[name].stats() if name in channels and name not in masked else None,
         )
-    return tune_thresholds(graph, found, {name: r.rows() for name, r in rows.items()}) if tune else found
+    return (
+        tune_thresholds(graph, found, {name: r.rows() for name, r in rows.items() if name not in masked})
+        if tune
+        else found
+    )

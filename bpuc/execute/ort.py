@@ -4,14 +4,54 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any, Protocol
 
 import numpy as np
 import onnxruntime as ort
+from onnx.reference import ReferenceEvaluator
 
 from bpuc.base.errors import DataError, ModelError
 from bpuc.frontend.onnx_export import export_float, export_op
 from bpuc.ir import Graph, Op
 from bpuc.ops.base import Array
+
+
+class Session(Protocol):
+    """What onnxruntime's sessions and onnx's own evaluator have in common."""
+
+    def run(self, names: list[str] | None, feeds: dict[str, Any]) -> list[Any]:
+        """The named results, all of them for None."""
+
+
+class _Evaluator:
+    """onnx's own evaluator, quiet about values that its numpy code warns of."""
+
+    def __init__(self, model: bytes):
+        self._evaluator = ReferenceEvaluator(model)
+
+    def run(self, names: list[str] | None, feeds: dict[str, Any]) -> list[Any]:
+        with np.errstate(all="ignore"):
+            return [np.asarray(r) for r in self._evaluator.run(names, feeds)]
+
+
+def open_session(model: bytes, threads: int | None = None) -> Session:
+    """A session of onnxruntime; where that has no kernel for a node, onnx's own evaluator (slow) runs the model.
+
+    Raises:
+        Exception: of onnxruntime, where neither takes the model.
+    """
+    options = ort.SessionOptions()
+    options.log_severity_level = 4  # its errors come as exceptions
+    if threads is not None:
+        options.intra_op_num_threads = threads
+    try:
+        session: Session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    except Exception as first:
+        try:
+            return _Evaluator(model)
+        except Exception:
+            raise first from None
+    return session
 
 
 class FloatExecutor:
@@ -30,13 +70,9 @@ class FloatExecutor:
         self.inputs = {t.name: t for t in graph.inputs}
         self.taps = tuple(dict.fromkeys(taps))
         self._computed = [name for name in self.taps if name not in self.inputs]
-        options = ort.SessionOptions()
-        options.log_severity_level = 4  # its errors come as exceptions
-        if threads is not None:
-            options.intra_op_num_threads = threads
         model = export_float(graph, self._computed).SerializeToString()
         with _refusals(graph.name):
-            self._session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+            self._session = open_session(model, threads)
         self._name = graph.name
 
     def run(self, feeds: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
@@ -67,7 +103,7 @@ class FloatExecutor:
         return array.astype(tensor.dtype.numpy, copy=False)
 
 
-Sessions = dict[Op, ort.InferenceSession]
+Sessions = dict[Op, Session]
 
 
 def run_op(op: Op, feeds: Mapping[str, Array], sessions: Sessions) -> list[Array]:
@@ -77,10 +113,8 @@ def run_op(op: Op, feeds: Mapping[str, Array], sessions: Sessions) -> list[Array
         feeds: an array for every operand that is not constant.
     """
     if op not in sessions:
-        options = ort.SessionOptions()
-        options.log_severity_level = 4
         with _refusals(op.name):
-            sessions[op] = ort.InferenceSession(export_op(op), options, providers=["CPUExecutionProvider"])
+            sessions[op] = open_session(export_op(op))
     with _refusals(op.name):
         results: list[Array] = sessions[op].run(None, dict(feeds))
     return results

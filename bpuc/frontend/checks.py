@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import onnx
@@ -15,8 +15,10 @@ from bpuc.frontend.types import ELEMENT, array_of, attributes, type_name
 from bpuc.ir import Tensor
 from bpuc.ops.base import Array
 
-# constants that only these read may be infinite: a bound that never holds
-UNBOUNDED = frozenset({"Clip", "Min", "Max", "Where", "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "Equal"})
+# constants that only these read may be infinite: a bound that never holds, or a mask (see `is_mask`)
+UNBOUNDED = frozenset(
+    {"Clip", "Min", "Max", "Where", "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "Equal", "Add"}
+)
 RANDOM = ("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial")
 
 
@@ -112,6 +114,14 @@ def initializer(proto: TensorProto, readers: frozenset[str]) -> Tensor:
     if not readers or not readers <= UNBOUNDED:
         check_finite(array, proto.name)
     return constant(proto.name, array)
+
+
+def is_mask(node: NodeProto, inputs: Sequence[Tensor | None]) -> bool:
+    """Whether the node adds a constant with -Inf in it, as attention does to hide positions from a Softmax."""
+    arrays = [t.const for t in inputs if t is not None and t.const is not None and t.dtype.is_float]
+    return node.op_type == "Add" and any(
+        np.isneginf(a).any() and not (a > 0).any() and not np.isnan(a).any() for a in arrays
+    )
 
 
 def check_finite(array: Array, name: str) -> None:

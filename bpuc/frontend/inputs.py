@@ -76,7 +76,8 @@ def _chosen(name: str, declared: Dims | None, wanted: Sequence[int] | None, warn
         fits = declared is None or (
             len(declared) == len(shape) and all(isinstance(a, str) or a in (0, b) for a, b in zip(declared, shape))
         )
-        if any(d < 1 for d in shape):
+        declared_empty = {i for i, d in enumerate(declared or ()) if d == 0}
+        if any(d < 1 and (d or i not in declared_empty) for i, d in enumerate(shape)):
             raise ModelError(
                 f"the shape {_text(shape)} given for input '{name}' has a dimension below 1",
                 where=where,

@@ -55,13 +55,13 @@ class _Writer:
         if opset >= self.opset or _same_form(node.op_type, opset, self.opset):
             self.nodes.append(node)
             return
-        if (
-            node.op_type == "Hardmax"
-        ):  # the converter lets its old meaning, over all axes from `axis` on, pass as the new
+        # the converter lets an old meaning pass as the new one: Hardmax over all axes from `axis` on, Scan with a batch
+        if node.op_type == "Hardmax" or (node.op_type == "Scan" and opset < 9):
+            newer = 13 if node.op_type == "Hardmax" else 9
             raise ModelError(
-                f"node '{node.name}' (Hardmax) of opset {opset} has no form in opset {self.opset}",
+                f"node '{node.name}' ({node.op_type}) of opset {opset} has no form in opset {self.opset}",
                 where=f"node '{node.name}'",
-                hint="export the model for opset 13 or newer",
+                hint=f"export the model for opset {newer} or newer",
             )
         types = {n: type_proto(t) for n, t in zip(node.input, self._op.inputs if self._op else ()) if t is not None}
         model = _one_node(node, types, opset)

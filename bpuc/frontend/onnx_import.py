@@ -13,7 +13,7 @@ from onnx import GraphProto, NodeProto
 from bpuc.base.dtypes import DType
 from bpuc.base.errors import ModelError
 from bpuc.frontend.builder import GraphBuilder
-from bpuc.frontend.checks import NodeChecker, check_finite, constant, contradictions, initializer
+from bpuc.frontend.checks import NodeChecker, check_finite, constant, contradictions, initializer, is_mask
 from bpuc.frontend.fold import check_size, fold
 from bpuc.frontend.inputs import Warnings, input_tensors
 from bpuc.frontend.load import Source, load
@@ -162,6 +162,13 @@ class _Importer:
         if len(set(names)) < len(names):
             raise ModelError(f"a graph output is listed twice: {', '.join(names)}", want="outputs of different names")
         inputs = set(self.graph.inputs)
+        for output in self.proto.output:
+            if output.type.WhichOneof("value") not in (None, "tensor_type"):
+                raise ModelError(
+                    f"output '{output.name}' is no tensor",
+                    where=f"output '{output.name}'",
+                    want="outputs that are tensors",
+                )
         for name in names:
             tensor = self.build.values[name]
             if tensor in inputs or tensor.const is not None:
@@ -296,6 +303,8 @@ class _Importer:
         if definition is not None and first is not None:
             if integers and not (node.op_type in ("ArgMax", "ArgMin") and first.dtype.is_float):
                 why = f"{node.op_type} of {integers[0].dtype} values"
+            elif is_mask(node, inputs):
+                why = "a constant mask that holds -Inf"
             else:
                 seen = OnnxNode(self.build.name, node.op_type, self.opset, attributes(node), inputs, outputs)
                 try:

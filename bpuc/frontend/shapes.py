@@ -9,6 +9,7 @@ import onnx.shape_inference
 from onnx import NodeProto, OperatorSetIdProto, TensorProto, TypeProto
 
 from bpuc.base.errors import ModelError
+from bpuc.frontend.fold import types_by_running
 from bpuc.frontend.types import ELEMENT, tensor_proto, type_name, type_proto
 from bpuc.ir import Tensor
 
@@ -16,6 +17,8 @@ from bpuc.ir import Tensor
 DATA_DEPENDENT = ("NonZero", "NonMaxSuppression", "Compress", "Unique", "StringSplit")
 # results like the first operand; ONNX defines them by other ops, and infers nothing
 SAME_SHAPE = ("GroupNormalization", "MeanVarianceNormalization")
+# their results' shapes are found by running them where inference finds none, see `types_by_running`
+RUNNABLE = ("Loop", "Scan", "Attention")
 SMALL = 4096  # elements of a constant that inference may want to see
 
 
@@ -59,6 +62,8 @@ class Inference:
             ) from e
         if node.op_type in SAME_SHAPE:
             found = {node.output[0]: types[node.input[0]]}
+        if node.op_type in RUNNABLE and any(_static(found.get(output)) is None for output in node.output if output):
+            found = types_by_running(node, self.opset, given) or found
         return [self._checked(node, name, found.get(output), given) for output in node.output if output]
 
     def _checked(

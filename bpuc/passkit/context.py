@@ -12,6 +12,9 @@ from bpuc.base.errors import ConfigError
 from bpuc.ir import Graph, Op, Tensor
 from bpuc.target.model import Target
 
+# the observer of a tensor that is -Inf where a mask hides values: no scale can hold it, so it stays on the CPU
+MASKED = "masked"
+
 
 @dataclass(frozen=True)
 class CompileOptions:

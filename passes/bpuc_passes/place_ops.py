@@ -8,6 +8,7 @@ from bpuc.ir import Graph, Op, Tensor
 from bpuc.ops.base import Behaviour
 from bpuc.ops.registry import get
 from bpuc.passkit import Change, Numerics, Pass, PassContext, Stage
+from bpuc.passkit.context import MASKED
 from bpuc.passkit.opcost import OpCost
 from bpuc.passkit.placement import divide
 from bpuc.support.check import supports
@@ -31,6 +32,9 @@ class PlaceOps(Pass):
         target = ctx.need_target()
         for op in graph:
             op.device, op.reason = _judge(graph, op, target)
+            hidden = _masked(op, ctx)
+            if op.device == "BPU" and hidden is not None:
+                op.device, op.reason = "CPU", f"{hidden} is -Inf where a mask hides its values, which no integer can be"
             if op.pin == "BPU" and op.device == "CPU":
                 ctx.warn("pin", f"{op.name} cannot be pinned to the BPU: {op.reason}", op.name)
         divide(graph, OpCost(Hardware.of(target)))
@@ -41,6 +45,12 @@ class PlaceOps(Pass):
                 graph.name,
             )
         return [Change("placed on the CPU", op.name, op.reason) for op in graph if op.device == "CPU"]
+
+
+def _masked(op: Op, ctx: PassContext) -> str | None:
+    """The name of an operand or result that calibration saw masked."""
+    names = (t.name for t in (*op.inputs, *op.outputs) if t is not None)
+    return next((n for n in names if n in ctx.ranges and ctx.ranges[n].observer == MASKED), None)
 
 
 def facts_of(graph: Graph, op: Op) -> OpFacts:

@@ -20,7 +20,6 @@ def quantize(ins: Quantize, m: Memory) -> None:
 def dequantize(ins: Dequantize, m: Memory) -> None:
     """See `bpuc.isa.Dequantize`."""
     scale = m.view(ins.scale)
-    if scale.size > 1:
-        scale = along(scale, ins.axis, len(ins.x.shape))
+    scale = along(scale, ins.axis, len(ins.x.shape)) if scale.size > 1 else scale.reshape(())
     with np.errstate(over="ignore"):
         m.write(ins.y, (m.view(ins.x).astype(np.float64) * scale).astype(np.float32))

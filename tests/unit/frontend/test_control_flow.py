@@ -76,23 +76,6 @@ def test_branches_of_different_shapes_are_refused(tmp_path):
         imported(proto, tmp_path)
 
 
-def test_loop_is_refused_since_its_body_may_change_the_shape(tmp_path):
-    body = h.make_graph(
-        [node("Add", ["v", "x"], ["v2"]), node("Identity", ["go"], ["go2"])],
-        "body",
-        [
-            h.make_tensor_value_info("i", 7, []),
-            h.make_tensor_value_info("go", 9, []),
-            h.make_tensor_value_info("v", 1, [2, 3]),
-        ],
-        [h.make_tensor_value_info("go2", 9, []), h.make_tensor_value_info("v2", 1, [2, 3])],
-    )
-    nodes = [node("Loop", ["n", "go0", "x"], ["y"], name="loop", body=body)]
-    constants = {"n": np.array(3), "go0": np.array(True)}
-    with pytest.raises(ModelError, match=r"'loop' \(Loop\).*no static shape"):
-        imported(model(nodes, {"x": [2, 3]}, ["y"], constants), tmp_path)
-
-
 def test_scan(tmp_path):
     body = h.make_graph(
         [node("Add", ["s", "e"], ["s2"]), node("Relu", ["s2"], ["o"])],
@@ -103,3 +86,24 @@ def test_scan(tmp_path):
     nodes = [node("Scan", ["start", "x"], ["last", "y"], name="scan", num_scan_inputs=1, body=body)]
     result = assert_same(model(nodes, {"x": [4, 3]}, ["last", "y"], {"start": np.zeros(3, np.float32)}), tmp_path)
     assert [op.onnx_type for op in result.graph] == ["Scan"]
+
+
+def test_loop_whose_shape_only_a_run_can_tell(tmp_path):
+    """Each turn appends a slice: the scan output has as many rows as there are trips."""
+    proto = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["": 17]> g (float[4] x) => (float[a, b] y)
+        <int64 trips = {3}, bool go = {1}> {
+          y = Loop(trips, go) <body = b (int64 i, bool c) => (bool d, float[n] z) { d = Identity(c) z = Mul(x, x) }>
+        }""")
+    found = assert_same(proto, tmp_path)
+    assert found.graph.outputs[0].shape == (3, 4)
+
+
+def test_loop_of_unknown_length_is_refused(tmp_path):
+    proto = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["": 17]> g (float[4] x, int64[1] n) => (float[a, b] y)
+        <bool go = {1}> {
+          y = Loop(n, go) <body = b (int64 i, bool c) => (bool d, float[m] z) { d = Identity(c) z = Mul(x, x) }>
+        }""")
+    with pytest.raises(ModelError, match="static shape"):
+        imported(proto, tmp_path)

@@ -113,8 +113,7 @@ def reciprocal(scale: float, lo: int, hi: int) -> float | None:
 def dequantize(ins: Dequantize, a: Access) -> Callable[[], None]:
     x, y = a["x"], a["y"]
     scale = a.constant("scale").astype(np.float64)
-    if scale.size > 1:
-        scale = along(scale, ins.axis, len(ins.x.shape))
+    scale = along(scale, ins.axis, len(ins.x.shape)) if scale.size > 1 else scale.reshape(())
 
     def run() -> None:
         with np.errstate(over="ignore"):
