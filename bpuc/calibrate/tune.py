@@ -49,7 +49,7 @@ def tune_thresholds(
     found = dict(ranges)
     waiting: list[list[Tensor]] = []
     for group in _moved(graph):
-        known = [t for t in group if t.name in ranges and ranges[t.name].dtype == "int8"]
+        known = [t for t in group if t.name in rows and t.name in ranges and ranges[t.name].dtype == "int8"]
         if not known:
             continue
         errors = [e for t in known for e in _readers(graph, t, axes.get(t), rows.get(t.name))]
