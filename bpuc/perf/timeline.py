@@ -83,7 +83,7 @@ def _segment(rows: Sequence[Row], first: int, stop: int, now: float, hw: Hardwar
                 bus = max(bus, window, rows[freed - 1].end if freed > first else now) + hw.ddr_us(nbytes)
             loaded.append(bus if nbytes else now)
         work, tail = row.compute + row.overhead, row.compute / hw.tiles
-        row.end = max(row.start + work, *(p.end + tail for p in begun), loaded[i - first] + tail)
+        row.end = max(row.start + work, *(p.end + tail for p in begun), loaded[i - first] + row.compute / hw.load_tiles)
         free[row.engine] = row.end
         if row.stores:
             store = hw.ddr_us(row.stores)

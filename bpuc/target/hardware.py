@@ -37,7 +37,8 @@ class Hardware:
         constant_buffer_bytes: on-chip memory for the constants of the running op and of those ahead.
         channel_align, channel_block: channels are stored in channel_block * n + {0, align, 2 align, 4 align...} bytes.
     Overlap:
-        tiles: parts in which an op hands its result on to the next engine.
+        tiles: parts in which an op hands its result on to the next engine, and stores it.
+        load_tiles: parts in which its operands arrive from DDR; the last one's share of the work is left then.
         prefetch_ops: how many ops ahead constants are loaded at most.
     Overhead:
         instruction_us: start and end of an instruction. call_us: what a BPU call costs the core.
@@ -68,6 +69,7 @@ class Hardware:
     spill_slope: float
     constant_buffer_bytes: float
     tiles: float
+    load_tiles: float
     prefetch_ops: float
     instruction_us: float
     call_us: float

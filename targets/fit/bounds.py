@@ -16,6 +16,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "sram_bytes": (2**18, 2**24),
     "spill_slope": (0.2, 8),
     "constant_buffer_bytes": (1e5, 8e6),
+    "load_tiles": (1, 8),
     "instruction_us": (0.05, 8),
     "call_us": (5, 150),
 }
@@ -28,7 +29,7 @@ CHOICES: dict[str, tuple[float, ...]] = {
 }
 # how much faster a march is than bayes-e; ranges of rates and sizes grow by it
 SPEED = {"bernoulli2": 0.15, "bayes": 3.0, "bayes-e": 1.0, "nash-e": 6.0, "nash-m": 6.0, "nash-p": 6.0}
-_FIXED = ("spill_slope", "instruction_us", "call_us")
+_FIXED = ("spill_slope", "load_tiles", "instruction_us", "call_us")
 
 
 def ranges_for(march: str) -> dict[str, tuple[float, float]]:

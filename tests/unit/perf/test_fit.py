@@ -1,0 +1,59 @@
+"""The search for hardware numbers, and how they get into a target.toml."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bpuc.target.hardware import Hardware
+from tests.unit.perf.perf_samples import target
+
+FOLDER = Path(__file__).parents[3] / "targets" / "fit"
+
+
+@pytest.fixture(autouse=True)
+def _scripts(monkeypatch):
+    monkeypatch.syspath_prepend(str(FOLDER))
+
+
+def test_the_search_finds_a_minimum_and_stays_in_its_bounds():
+    from search import descend
+
+    def loss(hw):
+        return abs(hw.ddr_gb_per_s - 3) + abs(hw.call_us - 500) / 100 + abs(hw.tiles - 4)
+
+    bounds = {"ddr_gb_per_s": (0.5, 10.0), "call_us": (10.0, 200.0)}
+    start = Hardware.of(target())
+    found, value = descend(loss, start, bounds, {"tiles": (1.0, 2.0, 4.0)}, steps=500)
+    assert found.ddr_gb_per_s == pytest.approx(3, rel=0.02)
+    assert found.call_us == pytest.approx(200, rel=0.01)
+    assert found.tiles == 4.0
+    assert value == loss(found)
+    assert descend(loss, start, bounds, {}, steps=20) == descend(loss, start, bounds, {}, steps=20)
+
+
+def test_new_numbers_replace_value_origin_and_source_of_the_common_table():
+    from fit import updated
+
+    text = (
+        "[hardware]\n"
+        'ddr_gb_per_s = { value = 5, unit = "GB/s", origin = "assumed", source = "a guess" }\n'
+        'tiles = { value = 4, unit = "tiles", origin = "known", source = "x" }\n'
+        "[variant.b.hardware]\n"
+        'ddr_gb_per_s = { value = 9, unit = "GB/s", origin = "assumed", source = "a guess" }\n'
+    )
+    new = updated(text, {"ddr_gb_per_s": 7.21499}, ["ddr_gb_per_s"], "2 models")
+    assert (
+        new.splitlines()[1] == 'ddr_gb_per_s = { value = 7.21, unit = "GB/s", origin = "fitted", source = "2 models" }'
+    )
+    assert new.splitlines()[2:] == text.splitlines()[2:]
+
+
+def test_every_free_number_is_one_of_the_model():
+    from bounds import CHOICES, SPEED, ranges_for
+
+    names = set(Hardware.__dataclass_fields__)
+    for march in SPEED:
+        assert set(ranges_for(march)) | set(CHOICES) <= names
+        assert all(0 < low < high for low, high in ranges_for(march).values())
