@@ -63,3 +63,9 @@ class DType(str, Enum):
             ValueError: for types that no tensor here can have (strings, complex).
         """
         return cls(array.dtype.name)
+
+
+def float32_positive(value: float) -> bool:
+    """Whether a number is above 0 and finite, and float32 still has it as such: what scales and thresholds must be."""
+    with np.errstate(over="ignore"):
+        return bool(0 < np.float32(value) < np.inf)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bpuc.base.channels import ChannelStats
+from bpuc.base.dtypes import float32_positive
 from bpuc.base.errors import FileError
 from bpuc.base.files import read_bytes, write_atomic
 
@@ -108,19 +109,31 @@ def _no_constant(text: str) -> float:
 
 
 def _positive(value: Any, what: str, path: str | os.PathLike[str]) -> float:
-    number = float(value)
-    if not math.isfinite(number) or number <= 0 or isinstance(value, bool):
-        raise FileError(f"{path}: threshold of {what} is {value!r}", want="a finite number above 0")
+    number = _number(value, f"threshold of {what}", path)
+    if not float32_positive(number):
+        raise FileError(f"{path}: threshold of {what} is {value!r}", want="a number above 0 that float32 has")
     return number
+
+
+def _number(value: Any, what: str, path: str | os.PathLike[str]) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise FileError(f"{path}: {what} is {value!r}", want="a number")
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
 
 
 def _tensor(name: str, entry: Any, path: str | os.PathLike[str]) -> TensorRange:
     dtype = str(entry.get("dtype", "int8"))
     if dtype not in ("int8", "int16"):
         raise FileError(f"{path}: dtype of tensor {name} is {dtype!r}", want="int8 or int16")
+    low, high = (_number(entry[side], f"{side} of tensor {name}", path) for side in ("min", "max"))
+    if low > high:
+        raise FileError(f"{path}: min of tensor {name} is {low:g}, above its max {high:g}", want="min <= max")
     return TensorRange(
-        float(entry["min"]),
-        float(entry["max"]),
+        low,
+        high,
         _positive(entry["threshold"], f"tensor {name}", path),
         str(entry["observer"]),
         dtype,

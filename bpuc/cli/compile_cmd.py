@@ -26,7 +26,7 @@ from bpuc.cli.samples import with_progress
 @options.shared
 @click.option("-o", "--output", "output", metavar="X.bpuc", callback=options.output, help="The simulated binary.")
 @click.option("--report", metavar="F", callback=options.output, help="Write report.json.")
-@click.option("--max-latency-ms", type=click.FloatRange(0), metavar="N", help="Exit 3 when the estimate is above.")
+@click.option("--max-latency-ms", type=options.AtLeastZero(), metavar="N", help="Exit 3 when the estimate is above.")
 @click.option("--fail-on", multiple=True, type=click.Choice(["cpu-op", "rescale"]), help="Exit 3 when there is one.")
 def command(
     model: str | None,

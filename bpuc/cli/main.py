@@ -94,7 +94,8 @@ def _terminated(signum: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG0
 def _run(args: Sequence[str] | None) -> int:
     try:
         code = cli.main(args, prog_name="bpuc", standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # None where the shell closed it
+            sys.stdout.flush()
     except BpucError as e:
         ui.error(e.render())
         return e.exit_code

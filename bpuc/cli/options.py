@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -41,6 +42,22 @@ def output(ctx: click.Context, param: click.Parameter, value: str | None) -> str
     if value is not None:
         check_writable(value)
     return value
+
+
+class AtLeastZero(click.FloatRange):
+    """A number from 0 up; click's own range lets NaN pass."""
+
+    def __init__(self) -> None:
+        super().__init__(min=0)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number: float = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value!r} is no number.", param, ctx)
+        return number
+
+
+THREADS = click.IntRange(1, 256)
 
 
 class Command(click.Command):
@@ -95,9 +112,7 @@ _SHARED = (
     click.option(
         "--share-scales", type=click.Choice(["auto", "always", "never"]), help="Scales across concats [auto]."
     ),
-    click.option(
-        "--max-bits-lost", type=click.FloatRange(0), metavar="N", help="Bits that other readers may lose [1.5]."
-    ),
+    click.option("--max-bits-lost", type=AtLeastZero(), metavar="N", help="Bits that other readers may lose [1.5]."),
     click.option("--equalize", is_flag=True, help="Move range ratios of concat branches into weights, where it helps."),
     click.option("--template", type=click.Choice(["default", "int16"]), help="Types of all activations [default]."),
     click.option(
@@ -119,7 +134,7 @@ _SHARED = (
     click.option("--dump-dir", metavar="DIR", help="The graph as text after every pass."),
     click.option("--keep-stages", metavar="DIR", help="The ONNX file after each stage, as the vendor names them."),
     click.option("--check-numerics", is_flag=True, help="After every exact pass, check that results stay (slow)."),
-    click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads of the float run."),
+    click.option("--threads", type=THREADS, metavar="N", help="Threads of the float run."),
 )
 
 

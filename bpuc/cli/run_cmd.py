@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 import zipfile
 import zlib
@@ -15,6 +16,7 @@ import numpy as np
 from bpuc.base.errors import DataError, FileError
 from bpuc.base.files import atomic_file, check_writable
 from bpuc.cli import options, ui
+from bpuc.data.npz import read_header
 from bpuc.program import load_program
 from bpuc.sim.engine import Array
 from bpuc.sim.inputs import check_inputs
@@ -34,7 +36,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 @click.option("--integers", is_flag=True, help="Stored integers in place of real values.")
 @click.option("--tensors", multiple=True, metavar="all|NAME", help="Tensors wanted beside the outputs; repeatable.")
 @click.option("--engine", type=click.Choice(["fast", "reference"]), default="fast", show_default=True)
-@click.option("--threads", type=click.IntRange(1), help="Threads of the engine; the results do not depend on it.")
+@click.option("--threads", type=options.THREADS, help="Threads of the engine; the results do not depend on it.")
 def command(
     binary: str, inputs: str, output: str, integers: bool, tensors: tuple[str, ...], engine: str, threads: int | None
 ) -> None:
@@ -64,6 +66,8 @@ def read_npz(path: str) -> dict[str, Array]:
     """
     want = "an .npz file of plain arrays by input name, as numpy.savez writes it"
     try:
+        if zipfile.is_zipfile(path):
+            _check_sizes(Path(path))
         with Path(path).open("rb") as f:
             z = np.load(f, allow_pickle=False)
             if isinstance(z, np.ndarray):
@@ -78,6 +82,17 @@ def read_npz(path: str) -> dict[str, Array]:
         if not isinstance(array, np.ndarray):
             raise DataError(f"{path} is not an .npz file: its entry '{name}' is no array", want=want)
     return arrays
+
+
+def _check_sizes(path: Path) -> None:
+    """Hold what the heads of the arrays promise against what is there, before memory is taken for it."""
+    with zipfile.ZipFile(path) as z:
+        for entry in z.infolist():
+            if entry.filename.endswith(".npy"):
+                with z.open(entry) as stream:
+                    header = read_header(stream)
+                if math.prod(header.shape) * header.dtype.itemsize > entry.file_size:
+                    raise ValueError(f"array '{entry.filename[:-4]}' ends too early for its shape {list(header.shape)}")
 
 
 class NpzSpool:

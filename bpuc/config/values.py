@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from bpuc.base.dtypes import float32_positive
 from bpuc.base.errors import did_you_mean
 
 DTYPES = ("int8", "int16")
@@ -58,8 +59,8 @@ def number(value: Any) -> float:
 def scale(value: Any) -> float:
     """A scale: finite and above zero."""
     out = number(value)
-    if out <= 0:
-        raise ValueError(f"a scale is above 0, not {value}")
+    if not float32_positive(out):
+        raise ValueError(f"a scale is above 0 and within float32, not {value}")
     return out
 
 

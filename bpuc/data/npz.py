@@ -68,7 +68,7 @@ class NpzSource(DataSource):
             raise damaged(self.path, f"array {name!r}", e) from e
 
     def _samples_of(self, spec: InputSpec, stream: IO[bytes]) -> Iterator[npt.NDArray[Any]]:
-        header = _read_header(stream)
+        header = read_header(stream)
         if header.fortran:  # a sample is scattered over the whole array; such files are rare and are read at once
             whole = np.frombuffer(_exactly(stream, header.dtype.itemsize * int(np.prod(header.shape))), header.dtype)
             yield from whole.reshape(header.shape[::-1]).T.reshape(self.samples, *spec.shape)
@@ -129,7 +129,7 @@ def read_headers(path: Path) -> dict[str, Header]:
     for name in _member_names(path):
         with _open_member(path, name) as stream:
             try:
-                out[name] = _read_header(stream)
+                out[name] = read_header(stream)
             except DAMAGE as e:
                 raise damaged(path, f"array {name!r}", e) from e
     return out
@@ -188,7 +188,12 @@ def _open_member(path: Path, name: str) -> Iterator[IO[bytes]]:
         yield stream
 
 
-def _read_header(stream: IO[bytes]) -> Header:
+def read_header(stream: IO[bytes]) -> Header:
+    """The head of an .npy at the start of a stream, which then stands at the first element.
+
+    Raises:
+        ValueError, EOFError: it is damaged, or says that Python objects follow.
+    """
     version = npy.read_magic(stream)
     read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}.get(version)
     if read is None:
@@ -199,6 +204,8 @@ def _read_header(stream: IO[bytes]) -> Header:
         raise
     except Exception as e:  # the header is Python text, and its parser raises what it likes
         raise ValueError(f"its header cannot be read: {e}") from e
+    if min(header.shape, default=0) < 0:
+        raise ValueError(f"its shape is {list(header.shape)}")
     if header.dtype.hasobject:
         raise ValueError("it holds Python objects, which are not read from data files")
     return header

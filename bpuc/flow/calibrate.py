@@ -111,6 +111,7 @@ def ranges_of(
         if lacking and source is not None:
             fresh = collect(request, prepared, source, progress)
             _take(ctx, {n: fresh.tensors[n] for n in lacking})
+        _check_weights(request, prepared, calibration)
         _take(ctx, calibration.tensors)
         ctx.weights = {n: np.asarray(t) for n, (t, _) in calibration.weights.items()}
         asked = {n: t.dtype for n, t in calibration.tensors.items() if t.dtype == "int16" and n in needed}
@@ -123,6 +124,21 @@ def ranges_of(
     for name in needed:
         ctx.ranges[name] = Range(-1.0, 1.0, 1.0, "none", assumed=True)
     ctx.warn("no-data", "no data: all scales count as shared; rescales that only data can force are not in this result")
+
+
+def _check_weights(request: Request, prepared: Prepared, calibration: Calibration) -> None:
+    """Each entry has one threshold for every output channel of an op that reads these weights, or none reads them."""
+    fits: dict[str, list[tuple[int, int]]] = {}
+    for op in prepared.graph:
+        if with_weights(op):
+            fits.setdefault(op.input(1).name, []).append((len(per_channel(op)), weight_axis(op)))
+    for name, (thresholds, axis) in calibration.weights.items():
+        if name in fits and (len(thresholds), axis) not in fits[name]:
+            channels, right = fits[name][0]
+            raise FileError(
+                f"{request.calib}: weights {name} have {len(thresholds)} thresholds along axis {axis}",
+                want=f"{channels} along axis {right}, one for each output channel",
+            )
 
 
 def _take(ctx: PassContext, found: Mapping[str, TensorRange]) -> None:

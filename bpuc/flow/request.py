@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from bpuc.base.dtypes import float32_positive
 from bpuc.base.errors import ConfigError
 from bpuc.config import Config, load_config
+from bpuc.observe.registry import observer_names
 from bpuc.passkit import CompileOptions
+from bpuc.plugins import ALIASES, targets
 
 T = TypeVar("T")
 
@@ -68,7 +72,8 @@ def make_request(
     Raises:
         ConfigError: no model anywhere, or an option that cannot be read.
     """
-    c = load_config(config) if config else None
+    known_marches, known_observers = [*targets(), *ALIASES], observer_names()
+    c = load_config(config, marches=known_marches, observers=known_observers) if config else None
     path = Path(model) if model else c.model if c else None
     if path is None:
         raise ConfigError("no model was named", hint="give MODEL.onnx, or model_parameters.onnx_model in the YAML file")
@@ -86,6 +91,9 @@ def make_request(
         settings |= c.observer_options
     settings |= dict(_pair(o, "--observer-opt") for o in observer_opt)
     _check_observer(name, settings)
+    both = set(run_on_cpu) & set(run_on_bpu)
+    if both:
+        raise ConfigError(f"{min(both)} is asked for on the CPU and on the BPU", want="--run-on-cpu or --run-on-bpu")
     options = CompileOptions(
         dtypes=dtypes,
         fixed_scales=fixed,
@@ -136,15 +144,15 @@ def _scale(name: str, text: str) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not math.isfinite(value) or value <= 0:
-        raise ConfigError(f"--fixed-scale {name}={text}: this is no scale", want="a finite number above 0")
+    if not float32_positive(value):
+        raise ConfigError(f"--fixed-scale {name}={text}: this is no scale", want="a number above 0 that float32 has")
     return value
 
 
 def _shape(text: str) -> tuple[str, tuple[int, ...]]:
     name, separator, dims = text.rpartition(":")
     parts = dims.replace(",", "x").lower().split("x")
-    if not separator or not name or not all(p.strip().lstrip("-").isdigit() for p in parts):
+    if not separator or not name or not all(re.fullmatch(r"\s*-?[0-9]{1,18}\s*", p) for p in parts):
         raise ConfigError(f"--input-shape {text}: cannot be read", want="NAME:1x3x224x224")
     return name, tuple(int(p) for p in parts)
 

@@ -19,6 +19,7 @@ from bpuc.ops.base import Array
 UNBOUNDED = frozenset(
     {"Clip", "Min", "Max", "Where", "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "Equal", "Add"}
 )
+LARGEST = 1 << 30  # bytes of one tensor in float; strides of operands must fit in 31 bits
 RANDOM = ("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial")
 
 
@@ -78,6 +79,22 @@ class NodeChecker:
         return bool(attributes(node).get("training_mode", 0))
 
 
+def check_tensor(tensor: Tensor, where: str) -> None:
+    """Refuse what no BPU has room for, before anything computes it.
+
+    Raises:
+        ModelError: naming the tensor and its giver.
+    """
+    size = tensor.elements * tensor.dtype.itemsize
+    if size > LARGEST:
+        raise ModelError(
+            f"tensor '{tensor.name}' {list(tensor.shape)} would have {size >> 20} MB",
+            where=where,
+            want=f"tensors up to {LARGEST >> 20} MB",
+            hint="look for a wrong size in the model or in --input-shape",
+        )
+
+
 def constant(name: str, array: Array) -> Tensor:
     """A constant tensor.
 
@@ -105,6 +122,8 @@ def initializer(proto: TensorProto, readers: frozenset[str]) -> Tensor:
         ModelError: its type is not supported, its data are damaged, or it holds NaN or infinite values.
     """
     where = f"initializer '{proto.name}'"
+    if any(d < 0 for d in proto.dims):
+        raise ModelError(f"{where} is damaged: its shape is {list(proto.dims)}", where=where, want="sizes from 0 up")
     if proto.data_type not in ELEMENT:
         raise ModelError(f"{where} has element type {type_name(proto.data_type)}, which is not supported", where=where)
     try:

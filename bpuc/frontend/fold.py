@@ -48,6 +48,11 @@ def fold(node: NodeProto, opset: int, inputs: Sequence[Tensor | None]) -> list[A
     return _run(model, feeds)
 
 
+def runs_long(trips: Tensor | None) -> bool:
+    """Whether a Loop of this trip count may go round more than `TRIPS` times."""
+    return trips is None or trips.const is None or int(trips.const.reshape(-1)[0]) > TRIPS
+
+
 def types_by_running(node: NodeProto, opset: int, given: Mapping[str, Tensor]) -> dict[str, onnx.TypeProto] | None:
     """Types of a Loop's or Scan's results, found by running it on zeros and on ones.
 
@@ -59,8 +64,7 @@ def types_by_running(node: NodeProto, opset: int, given: Mapping[str, Tensor]) -
     """
     if any(not t.elements or t.elements > RUN_LIMIT for t in given.values()):
         return None
-    trips = given.get(node.input[0]) if node.op_type == "Loop" and node.input else None
-    if node.op_type == "Loop" and (trips is None or trips.const is None or int(trips.const.reshape(-1)[0]) > TRIPS):
+    if node.op_type == "Loop" and runs_long(given.get(node.input[0]) if node.input else None):
         return None
     found: list[dict[str, onnx.TypeProto]] = []
     for fill in (0, 1):

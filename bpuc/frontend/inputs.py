@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from onnx import ValueInfoProto
 
 from bpuc.base.errors import ModelError, did_you_mean
+from bpuc.frontend.checks import check_tensor
 from bpuc.frontend.types import ELEMENT, FLOATS, type_name
 from bpuc.ir import Tensor
 
@@ -28,6 +29,9 @@ def input_tensors(
         ModelError: an unknown name in `shapes`, a shape that contradicts the file, or one that is not known.
     """
     known = [info.name for info in infos]
+    for name in known:
+        if known.count(name) > 1:
+            raise ModelError(f"input '{name}' is there twice", where=f"input '{name}'", want="every input name once")
     for name in shapes:
         if name not in known:
             raise ModelError(
@@ -52,7 +56,9 @@ def _tensor(info: ValueInfoProto, wanted: Sequence[int] | None, warnings: Warnin
         warnings.append(("float-type", message, name))
     declared = _declared(info)
     shape = _chosen(name, declared, wanted, warnings)
-    return Tensor(name, shape, ELEMENT[element])
+    tensor = Tensor(name, shape, ELEMENT[element])
+    check_tensor(tensor, f"input '{name}'")
+    return tensor
 
 
 def _declared(info: ValueInfoProto) -> Dims | None:

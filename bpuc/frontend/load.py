@@ -45,7 +45,8 @@ def load(path: str | Path) -> Source:
     try:
         model.ParseFromString(data)
     except Exception as e:  # protobuf's DecodeError, whose module has no types
-        raise ModelError(f"{path} is no ONNX model, or a damaged one: {e}", where=str(path), hint=HELP) from e
+        hint = "a .bpuc is compiled already: bpuc run, perf, info and explain take it" if data[:2] == b"PK" else HELP
+        raise ModelError(f"{path} is no ONNX model, or a damaged one: {e}", where=str(path), hint=hint) from e
     if not data or not model.HasField("graph") or not model.graph.output:
         what = "the file is empty" if not data else "it holds no graph with outputs"
         raise ModelError(f"{path} is no ONNX model: {what}", where=str(path), hint=HELP)

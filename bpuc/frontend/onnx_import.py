@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,13 +14,13 @@ from onnx import GraphProto, NodeProto
 from bpuc.base.dtypes import DType
 from bpuc.base.errors import ModelError
 from bpuc.frontend.builder import GraphBuilder
-from bpuc.frontend.checks import NodeChecker, check_finite, constant, contradictions, initializer, is_mask
-from bpuc.frontend.fold import check_size, fold
+from bpuc.frontend.checks import NodeChecker, check_finite, check_tensor, constant, contradictions, initializer, is_mask
+from bpuc.frontend.fold import check_size, fold, runs_long
 from bpuc.frontend.inputs import Warnings, input_tensors
 from bpuc.frontend.load import Source, load
 from bpuc.frontend.order import captures, name_nodes, ordered
 from bpuc.frontend.qdq import NOT_NEGATIVE, QuantInfo, quant_info
-from bpuc.frontend.shapes import Inference
+from bpuc.frontend.shapes import SMALL, Inference
 from bpuc.frontend.types import ELEMENT, FLOATS, array_of, attributes, fields, to_float32
 from bpuc.ir import Graph, Tensor
 from bpuc.ops import registry
@@ -206,6 +207,7 @@ class _Importer:
         outputs, empty = [], {}
         for output, (element, shape) in zip(node.output, self._infer.outputs(node, name, inputs, outer)):
             tensor = Tensor(self.graph.unique(output) if self._branch else output, shape, ELEMENT[element])
+            check_tensor(tensor, f"node '{name}' ({node.op_type})")
             if not tensor.elements:
                 empty[output] = constant(tensor.name, np.zeros(shape, tensor.dtype.numpy))
                 tensor.name = self.graph.unique(f"{output}_empty")
@@ -243,9 +245,10 @@ class _Importer:
         if node.op_type == "Constant" and "value" in attributes(node):
             values[node.output[0]] = constant(node.output[0], array_of(attributes(node)["value"]))
             return True
-        if node.op_type in GROWING:
-            for element, shape in self._infer.outputs(node, name, inputs, {}):
-                check_size(node, name, shape, ELEMENT[element].itemsize)
+        if node.op_type == "Loop" and runs_long(inputs[0] if inputs else None):
+            return False
+        for element, shape in self._foreseen(node, name, inputs):
+            check_size(node, name, shape, ELEMENT[element].itemsize)
         results = fold(node, self.opset, inputs)
         if results is None:
             return False
@@ -256,6 +259,15 @@ class _Importer:
             if info is not None:
                 self.quantized[node.output[0]] = info
         return True
+
+    def _foreseen(self, node: NodeProto, name: str, inputs: Operands) -> list[tuple[int, tuple[int, ...]]]:
+        """Types and shapes of the results where they may be large; empty where only computing them tells."""
+        if node.op_type in GROWING:
+            return self._infer.outputs(node, name, inputs, {})
+        if sum(t.elements for t in inputs if t is not None) > SMALL:
+            with suppress(ModelError):
+                return self._infer.outputs(node, name, inputs, {})
+        return []
 
     def _renamed(self, node: NodeProto, inputs: Operands, outputs: Sequence[Tensor]) -> bool:
         """Whether the node is nothing but another name for its operand, or the second half of a Q/DQ pair."""

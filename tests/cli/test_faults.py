@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import errno
 import json
+import shlex
+import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ import numpy as np
 import onnx
 import pytest
 
+from bpuc.cli.main import _run
 from tests.cli.conftest import MODELS, Bpuc
 
 MODEL, DATA = MODELS / "hybrid.onnx", MODELS / "hybrid_calib.npz"
@@ -51,6 +55,24 @@ def other_calibration(folder: Path) -> Words:
     return [MODEL, "--march", "bayes-e", "--calib", folder / "other.calib.json"]
 
 
+def edited(*path: str, value: Any) -> Callable[[Path], Words]:
+    """A calibration of the model in which one number was changed by hand."""
+
+    def words(folder: Path) -> Words:
+        file = folder / "edited.calib.json"
+        assert _run(["calibrate", str(MODEL), "--data", str(DATA), "-o", str(file)]) == 0
+        document = json.loads(file.read_text())
+        inner = document
+        for key in path[:-1]:
+            inner = inner[key]
+        assert path[-1] in inner
+        inner[path[-1]] = value
+        file.write_text(json.dumps(document))
+        return [MODEL, "--march", "bayes-e", "--calib", file]
+
+    return words
+
+
 def damaged_config(folder: Path) -> Words:
     (folder / "bad.yaml").write_text("model_parameters:\n  onnx_model: x.onnx\n  march: bayes-f\n")
     return ["-c", folder / "bad.yaml", MODEL, "--data", DATA]
@@ -73,7 +95,7 @@ FAULTS: dict[str, tuple[Callable[[Path], Words], int, tuple[str, ...]]] = {
     "no source of scales": (lambda _: [MODEL, "--march", "bayes-e"], 1, ("--data",)),
     "no march": (lambda _: [MODEL, "--data", DATA], 1, ("--march",)),
     "unknown march": (lambda _: [MODEL, "--march", "bayes-f", "--data", DATA], 2, ("bayes-f", "bayes-e")),
-    "unknown march in YAML": (damaged_config, 1, ("bayes-f", "bayes-e")),
+    "unknown march in YAML": (damaged_config, 1, ("bayes-f", "bayes-e", "bad.yaml:3")),
     "unknown observer": (options("--observer", "minmax"), 2, ("minmax", "min_max")),
     "unknown observer option": (options("--observer-opt", "percent=99"), 1, ("percent", "percentile")),
     "unknown option": (options("--dtyp", "x=int8"), 2, ("--dtype",)),
@@ -83,6 +105,23 @@ FAULTS: dict[str, tuple[Callable[[Path], Words], int, tuple[str, ...]]] = {
     "negative scale": (options("--fixed-scale", "image=-1"), 1, ("-1",)),
     "CPU for nothing": (options("--run-on-cpu", "Seluu"), 1, ("Seluu", "Selu")),
     "calibration of another model": (other_calibration, 1, ("another model",)),
+    "a threshold that is text": (edited("tensors", "conv3", "threshold", value="1.5"), 1, ("conv3", "'1.5'")),
+    "a threshold of 401 digits": (edited("tensors", "conv3", "threshold", value=10**400), 1, ("conv3", "float32")),
+    "a threshold beyond float32": (edited("tensors", "conv3", "threshold", value=1e300), 1, ("conv3", "float32")),
+    "no range": (edited("tensors", "conv3", "min", value=1e9), 1, ("conv3", "min")),
+    "weights with one threshold": (
+        edited("weights", "conv3.weight", "threshold", value=[1.0]),
+        1,
+        ("conv3.weight", "channel"),
+    ),
+    "weights along another axis": (edited("weights", "conv3.weight", "axis", value=3), 1, ("conv3.weight", "axis 3")),
+    "a scale beyond float32": (options("--fixed-scale", "image=1e300"), 1, ("1e300", "float32")),
+    "CPU and BPU": (options("--run-on-cpu", "Selu", "--run-on-bpu", "Selu"), 1, ("Selu",)),
+    "bits that are no number": (options("--max-bits-lost", "nan"), 2, ("nan",)),
+    "a gate that is no number": (options("--max-latency-ms", "nan"), 2, ("nan",)),
+    "too many threads": (options("--threads", "100000"), 2, ("256",)),
+    "a shape in other digits": (options("--input-shape", "image:²x3x16x16"), 1, ("--input-shape", "cannot be read")),
+    "a binary as model": (with_model(lambda _: b"PK\x03\x04" + bytes(99)), 1, ("compiled already",)),
     "shape of nothing": (options("--input-shape", "img:1x3x16x16"), 1, ("img", "image")),
     "a scale out of reach": (options("--fixed-scale", "conv3=1e-30"), 1, ("conv3", "--run-on-cpu")),
 }
@@ -203,3 +242,39 @@ def test_a_full_disk_behind_stdout_is_no_bug_of_ours(bpuc: Bpuc, monkeypatch: py
     monkeypatch.setattr("bpuc.cli.ui.error", lambda text: sys.stderr.write(text))
     done = bpuc("targets")
     assert (done.code, "standard output: No space left" in done.err) == (1, True), done.err
+
+
+def npz_of(folder: Path, shape: tuple[int, ...], data: int) -> Path:
+    with zipfile.ZipFile(folder / "in.npz", "w") as z, z.open("image.npy", "w") as f:
+        np.lib.format.write_array_header_1_0(f, {"descr": "<f4", "fortran_order": False, "shape": shape})
+        f.write(bytes(data))
+    return folder / "in.npz"
+
+
+@pytest.mark.parametrize("shape", [(10**12, 1, 3, 16, 16), (-4, 1, 3, 16, 16)])
+def test_inputs_that_promise_more_than_there_is(
+    bpuc: Bpuc, compiled: Path, tmp_path: Path, shape: tuple[int, ...]
+) -> None:
+    done = bpuc("run", compiled / "hybrid.bpuc", "--inputs", npz_of(tmp_path, shape, 5000), "-o", tmp_path / "o.npz")
+    assert done.code == 1
+    assert "error[data]" in done.err
+    assert str(shape[0]) in done.err
+    assert not (tmp_path / "o.npz").exists()
+
+
+@pytest.mark.parametrize("command", ["info", "targets"])
+def test_a_closed_stdout_is_no_bug_of_ours(compiled: Path, command: str) -> None:
+    words = [command, *([str(compiled / "hybrid.bpuc")] if command == "info" else [])]
+    code = "import sys\nfrom bpuc.cli.main import main\nmain(sys.argv[1:])"
+    line = shlex.join([sys.executable, "-c", code, *words]) + " >&-"
+    done = subprocess.run(line, shell=True, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_more_dimensions_than_an_instruction_has(bpuc: Bpuc, tmp_path: Path) -> None:
+    h, shape = onnx.helper, [1, 1, 1, 2, 2, 2, 2]
+    x, y = (h.make_tensor_value_info(n, onnx.TensorProto.FLOAT, shape) for n in "xy")
+    graph = h.make_graph([h.make_node("Relu", ["x"], ["y"], "relu")], "g", [x], [y])
+    onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8), tmp_path / "seven.onnx")
+    done = bpuc("check", tmp_path / "seven.onnx", "--march", "bayes-e")
+    assert (done.code, "relu" in done.err, "7 dimensions" in done.err) == (1, True, True), done.err

@@ -57,7 +57,7 @@ FAULTS: dict[str, tuple[Callable[[dict[str, Any]], str], str]] = {
     "zero": (edit(lambda v: v["tensors"]["y"].update(threshold=0)), "threshold of tensor y is 0"),
     "negative": (edit(lambda v: v["tensors"]["y"].update(threshold=-1)), "threshold of tensor y is -1"),
     "true": (edit(lambda v: v["tensors"]["y"].update(threshold=True)), "threshold of tensor y is True"),
-    "text": (edit(lambda v: v["tensors"]["y"].update(threshold="big")), "no valid calibration file"),
+    "text": (edit(lambda v: v["tensors"]["y"].update(threshold="big")), "threshold of tensor y is 'big'"),
     "NaN": (lambda v: json.dumps(v).replace("1.75", "NaN"), "it holds NaN"),
     "a missing key": (edit(lambda v: v["tensors"]["y"].pop("observer")), "observer"),
     "an unknown dtype": (edit(lambda v: v["tensors"]["y"].update(dtype="int4")), "dtype of tensor y is 'int4'"),

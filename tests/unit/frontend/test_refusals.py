@@ -213,3 +213,89 @@ def test_string_input(tmp_path):
     proto.graph.input[0].type.tensor_type.elem_type = onnx.TensorProto.STRING
     with pytest.raises(ModelError, match=r"'x' has element type STRING"):
         imported(proto, tmp_path)
+
+
+BIG = 10**12
+
+
+@pytest.mark.parametrize(
+    ("op", "shape", "constant"),
+    [
+        ("Expand", [1], np.array([BIG], np.int64)),
+        ("Tile", [1], np.array([BIG], np.int64)),
+        ("Pad", [4], np.array([0, BIG], np.int64)),
+        ("Add", [10**6, 1], np.ones((1, 10**6), np.float32)),
+        ("MatMul", [10**6, 1], np.ones((1, 10**6), np.float32)),
+    ],
+)
+def test_results_that_no_machine_has_room_for(op, shape, constant, tmp_path):
+    proto = raw([node(op, ["x", "c"], ["y"], name="big")], {"x": shape}, ["y"])
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(constant, "c"))
+    with pytest.raises(ModelError, match=r"'y'.*MB") as e:
+        imported(proto, tmp_path)
+    assert "node 'big'" in str(e.value)
+
+
+def test_an_input_that_no_machine_has_room_for(tmp_path):
+    with pytest.raises(ModelError, match=r"'x'.*MB"):
+        imported(raw([node("Relu", ["x"], ["y"])], {"x": [10**6, 10**6]}, ["y"]), tmp_path)
+
+
+def test_a_constant_that_grows_by_broadcasting(tmp_path):
+    proto = raw(
+        [node("Add", ["a", "b"], ["c"], name="big"), node("Add", ["x", "c"], ["y"])],
+        {"x": [1]},
+        ["y"],
+        initializers=[
+            onnx.numpy_helper.from_array(np.ones(s, np.float32), n) for n, s in (("a", (20000, 1)), ("b", (1, 20000)))
+        ],
+    )
+    with pytest.raises(ModelError, match=r"'big'.*constant"):
+        imported(proto, tmp_path)
+
+
+def test_a_constant_loop_is_not_run(tmp_path):
+    value = h.make_tensor_value_info
+    body = h.make_graph(
+        [node("Identity", ["go"], ["on"]), node("Add", ["v", "v"], ["w"])],
+        "body",
+        [value("i", 7, []), value("go", 9, []), value("v", 1, [1])],
+        [value("on", 9, []), value("w", 1, [1])],
+    )
+    arrays = {"n": np.int64(BIG), "c": np.array(True), "k": np.ones(1, np.float32)}
+    proto = raw(
+        [node("Loop", ["n", "c", "k"], ["z"], name="loop", body=body), node("Add", ["x", "z"], ["y"])],
+        {"x": [1]},
+        ["y"],
+        initializers=[onnx.numpy_helper.from_array(np.asarray(a), n) for n, a in arrays.items()],
+    )
+    with pytest.raises(ModelError, match="'loop'"):
+        imported(proto, tmp_path)
+
+
+def test_an_input_listed_twice(tmp_path):
+    proto = relu()
+    proto.graph.input.append(proto.graph.input[0])
+    with pytest.raises(ModelError, match="'x' is there twice"):
+        imported(proto, tmp_path)
+
+
+def test_negative_sizes_of_an_initializer(tmp_path):
+    proto = raw([node("Add", ["x", "c"], ["y"])], {"x": [4]}, ["y"])
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(4, np.float32), "c"))
+    proto.graph.initializer[0].dims[:] = [-4]
+    with pytest.raises(ModelError, match=r"'c' is damaged.*-4"):
+        imported(proto, tmp_path)
+
+
+def test_a_large_constant_whose_size_only_computing_tells_is_folded(tmp_path):
+    mask = np.zeros(9000, np.float32)
+    mask[[5, 7]] = 1
+    proto = raw(
+        [node("NonZero", ["m"], ["n"]), node("Cast", ["n"], ["f"], to=1), node("Add", ["x", "f"], ["y"])],
+        {"x": [1, 2]},
+        ["y"],
+        initializers=[onnx.numpy_helper.from_array(mask, "m")],
+    )
+    constants = [t.value().ravel().tolist() for t in imported(proto, tmp_path).graph.tensors() if t.const is not None]
+    assert [5.0, 7.0] in constants
