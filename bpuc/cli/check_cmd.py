@@ -12,7 +12,7 @@ from bpuc.cli import options, ui
 
 @click.command("check", cls=options.Command, epilog="Example: bpuc check model.onnx --march bayes-e")
 @click.argument("model", metavar="MODEL.onnx", required=False)
-@click.option("--march", metavar="M", callback=options.march, help="The target.")
+@click.option("--march", metavar="M", callback=options.march, help="The target; `bpuc targets` lists them.")
 @options.shared
 @ui.json_option
 def command(model: str | None, json_to: str | None, **given: Any) -> None:

@@ -16,7 +16,7 @@ from bpuc.cli.samples import with_progress
     epilog="Example: bpuc compare-scales model.onnx --march bayes-e --data calib.npz",
 )
 @click.argument("model", metavar="MODEL.onnx", required=False)
-@click.option("--march", metavar="M", callback=options.march, help="The target.")
+@click.option("--march", metavar="M", callback=options.march, help="The target; `bpuc targets` lists them.")
 @click.option("--calib", metavar="X.calib.json", help="Thresholds from `bpuc calibrate`.")
 @click.option("--data", metavar="PATH", help="Samples: to calibrate, and to measure accuracy on.")
 @click.option(

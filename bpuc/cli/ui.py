@@ -29,15 +29,20 @@ def paint(text: str, **style: Any) -> str:
     return click.style(text, **style) if sys.stderr.isatty() and not os.environ.get("NO_COLOR") else text
 
 
+def harmless(text: str) -> str:
+    """The text with control characters written out, as names of a model may hold what a terminal obeys."""
+    return "".join(c if c in "\n\t" or c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 def error(text: str) -> None:
     """A message of failure on stderr."""
-    head, colon, rest = text.partition(":")
+    head, colon, rest = harmless(text).partition(":")
     click.echo(paint(head + colon, fg="red", bold=True) + rest, err=True)
 
 
 def warn(text: str) -> None:
     """Something the user should look at although the command goes on; not silenced by ``--quiet``."""
-    click.echo(paint("warning:", fg="yellow", bold=True) + " " + text, err=True)
+    click.echo(paint("warning:", fg="yellow", bold=True) + " " + harmless(text), err=True)
 
 
 def note(text: str) -> None:

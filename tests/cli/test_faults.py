@@ -278,3 +278,14 @@ def test_more_dimensions_than_an_instruction_has(bpuc: Bpuc, tmp_path: Path) -> 
     onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8), tmp_path / "seven.onnx")
     done = bpuc("check", tmp_path / "seven.onnx", "--march", "bayes-e")
     assert (done.code, "relu" in done.err, "7 dimensions" in done.err) == (1, True, True), done.err
+
+
+def test_names_of_a_model_cannot_steer_the_terminal(bpuc: Bpuc, tmp_path: Path) -> None:
+    h = onnx.helper
+    x, y = (h.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [1, 4]) for n in ("x", "y"))
+    graph = h.make_graph([h.make_node("Nothing", ["x"], ["y"], "red\x1b[31m节点")], "g", [x], [y])
+    onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8), tmp_path / "red.onnx")
+    done = bpuc("check", tmp_path / "red.onnx", "--march", "bayes-e")
+    assert done.code == 1
+    assert "red\\x1b[31m节点" in done.err
+    assert "\x1b" not in done.err
