@@ -12,7 +12,7 @@ from bpuc.calibrate.table import TensorRange
 from bpuc.calibrate.tune import tune_thresholds
 from bpuc.execute.ort import FloatExecutor
 from bpuc.ir import Graph
-from bpuc.observe.base import Observer
+from bpuc.observe.base import LEAST_THRESHOLD, Observer
 from bpuc.observe.channels import ChannelObserver
 from bpuc.observe.registry import make_observer
 from bpuc.observe.rows import RowSampler
@@ -77,11 +77,13 @@ def calibrate_graph(
     for name, o in observers.items():
         low, high = o.range()
         is_wide = wide(name)
+        # with 15 bits there is nothing to win by clipping, unless an observer was asked to
+        whole = tune and is_wide and max(-low, high) >= LEAST_THRESHOLD
         found[name] = TensorRange(
             float(low),
             float(high),
-            float(o.threshold(32767 if is_wide else 127)),
-            MASKED if name in masked else o.name,
+            float(max(-low, high) if whole else o.threshold(32767 if is_wide else 127)),
+            MASKED if name in masked else "min_max" if whole else o.name,
             "int16" if is_wide else "int8",
             channels[name].stats() if name in channels and name not in masked else None,
         )

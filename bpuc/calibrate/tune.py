@@ -23,7 +23,7 @@ from bpuc.ops.base import Behaviour
 from bpuc.ops.registry import get
 from bpuc.ops.table import function_of
 from bpuc.passkit.channels import channel_axes, read_axis
-from bpuc.passkit.scales import UnionFind
+from bpuc.passkit.scales import moved_together
 from bpuc.passkit.weights import by_input, with_weights
 
 # relative squared error at a reader's result, for a threshold
@@ -48,7 +48,7 @@ def tune_thresholds(
     axes = channel_axes(graph)
     found = dict(ranges)
     waiting: list[list[Tensor]] = []
-    for group in _moved(graph):
+    for group in moved_together(graph):
         known = [t for t in group if t.name in rows and t.name in ranges and ranges[t.name].dtype == "int8"]
         if not known:
             continue
@@ -63,21 +63,6 @@ def tune_thresholds(
         limit = max((found[n].threshold for n in joined if n in found), default=np.inf)
         _limit(group, limit, found)
     return found
-
-
-def _moved(graph: Graph) -> list[list[Tensor]]:
-    """Observed tensors, those together between which values only move (concats left aside)."""
-    tensors = [t for t in graph.tensors() if t.const is None]
-    number = {t: i for i, t in enumerate(tensors)}
-    sets = UnionFind(len(tensors))
-    for op in graph:
-        if get(op.kind).behaves(op) is Behaviour.MOVES and op.kind != "Concat" and op.input(0) in number:
-            for out in op.outputs:
-                sets.union(number[op.input(0)], number[out])
-    groups: dict[int, list[Tensor]] = {}
-    for t, i in number.items():
-        groups.setdefault(sets.find(i), []).append(t)
-    return list(groups.values())
 
 
 def _choose(group: list[Tensor], errors: list[Error], found: dict[str, TensorRange]) -> None:

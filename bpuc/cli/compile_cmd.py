@@ -78,8 +78,10 @@ def _summary(to: str, report: dict[str, Any], perf: dict[str, Any]) -> str:
     cpu = [n for n in report["nodes"] if n["device"] == "CPU" and n["op"] not in ("Quantize", "Dequantize")]
     bpu = sum(n["device"] == "BPU" for n in report["nodes"])
     latency = perf["summary"]["latency_us"] / 1000
+    share = report.get("int16_mac_share", 0.0)
+    wide = f", int16 for {100 * share:.1f} % of the multiplications" if share else ""
     avoided = f", {len(report['avoided'])} avoided by shared scales" if report["avoided"] else ""
     return (
         f"{to}: simulated binary for {report['march']}, {bpu} BPU ops, {len(cpu)} CPU ops, "
-        f"{len(report['rescales'])} rescales{avoided}; estimate {latency:.3f} ms"
+        f"{len(report['rescales'])} rescales{avoided}{wide}; estimate {latency:.3f} ms"
     )

@@ -131,6 +131,13 @@ _SHARED = (
     click.option(
         "--bias-correction/--no-bias-correction", default=None, help="Mean rounding error into biases [from effort 1]."
     ),
+    click.option(
+        "--max-latency-loss",
+        type=click.FloatRange(0),
+        metavar="PERCENT",
+        help="What automatic int16 may cost.",
+    ),
+    click.option("--auto-int16/--no-auto-int16", default=None, help="int16 where 8 bits cost most [from effort 2]."),
     click.option("--dump-dir", metavar="DIR", help="The graph as text after every pass."),
     click.option("--keep-stages", metavar="DIR", help="The ONNX file after each stage, as the vendor names them."),
     click.option("--check-numerics", is_flag=True, help="After every exact pass, check that results stay (slow)."),

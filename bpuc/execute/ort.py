@@ -114,7 +114,8 @@ def run_op(op: Op, feeds: Mapping[str, Array], sessions: Sessions) -> list[Array
     """
     if op not in sessions:
         with _refusals(op.name):
-            sessions[op] = open_session(export_op(op))
+            # many small sessions: each with threads of its own would keep the processor busy waiting
+            sessions[op] = open_session(export_op(op), 1)
     with _refusals(op.name):
         results: list[Array] = sessions[op].run(None, dict(feeds))
     return results

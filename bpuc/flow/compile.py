@@ -12,6 +12,7 @@ from bpuc.calibrate.noise import ReaderNoise
 from bpuc.data import DataSource
 from bpuc.flow.calibrate import Progress, open_source, ranges_of
 from bpuc.flow.prepare import Prepared, prepare
+from bpuc.flow.refine import afford, measure
 from bpuc.flow.report import build_report
 from bpuc.flow.request import Request, make_request
 from bpuc.ir import Graph, Op
@@ -47,6 +48,8 @@ def compile_model(request: Request, progress: Progress | None = None) -> Compile
     if source is not None and not request.random_data:
         ctx.measure = partial(_measure, source, request.threads)
         ctx.trial = partial(_trial, source, request.threads)
+        measure(request, prepared, source)
+        afford(request, prepared)
     rows = prepared.passes
     rows += run_pipeline(
         graph, pipeline("place"), ctx, dump_dir=request.dump_dir, first=len(rows), probe=prepared.probe

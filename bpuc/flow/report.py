@@ -11,6 +11,7 @@ from bpuc.frontend.onnx_import import ImportedModel
 from bpuc.ir import Graph, Op, Tensor
 from bpuc.lower.lower import report_op
 from bpuc.passkit import PassContext
+from bpuc.passkit.macs import int16_share
 
 SCHEMA = "bpuc.report/1"
 
@@ -19,6 +20,7 @@ def build_report(graph: Graph, ctx: PassContext, model: ImportedModel, passes: l
     """All of report.json but the source path, which only the command knows."""
     ops = sorted(graph, key=lambda op: op.segment)
     groups = {name: g.id for g in ctx.groups for name in g.tensors}
+    share = int16_share(graph)
     return {
         "schema": SCHEMA,
         "bpuc": __version__,
@@ -34,6 +36,7 @@ def build_report(graph: Graph, ctx: PassContext, model: ImportedModel, passes: l
         "warnings": [asdict(w) for w in dict.fromkeys(ctx.warnings)],
         "avoided": [asdict(a) for a in ctx.avoided],
         "passes": passes,
+        **({"int16_mac_share": round(share, 6)} if share else {}),
     }
 
 
@@ -63,8 +66,9 @@ def _tensor(tensor: Tensor, ctx: PassContext, groups: dict[str, int]) -> dict[st
     threshold: float | list[float] | None = None
     if quant is not None and len(quant.scale) == 1:
         threshold = quant.threshold
-    elif quant is not None and (tensor.const is not None or quant.dtype is DType.INT8):
-        threshold = [s * 127 for s in quant.scale]
+    elif quant is not None and (tensor.const is not None or quant.dtype in (DType.INT8, DType.INT16)):
+        qmax = 127 if tensor.const is not None else quant.dtype.qmax
+        threshold = [s * qmax for s in quant.scale]
     elif quant is not None and seen is not None:
         threshold = seen.threshold
     observer = seen.observer if seen is not None and quant is not None else None

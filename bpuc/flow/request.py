@@ -36,6 +36,7 @@ class Request:
     threads: int | None = None
     dump_dir: Path | None = None
     keep_stages: Path | None = None
+    max_latency_loss: float | None = None
     check_numerics: bool = False
 
 
@@ -62,6 +63,8 @@ def make_request(
     tune_thresholds: bool | None = None,
     channel_scales: bool | None = None,
     bias_correction: bool | None = None,
+    auto_int16: bool | None = None,
+    max_latency_loss: float | None = None,
     threads: int | None = None,
     dump_dir: str | None = None,
     keep_stages: str | None = None,
@@ -110,6 +113,7 @@ def make_request(
         tune=_first(tune_thresholds, None, effort != 0 and not named),
         channel_scales=_first(channel_scales, None, CompileOptions.channel_scales),
         bias_correction=_first(bias_correction, None, CompileOptions.bias_correction),
+        auto_int16=_first(auto_int16, None, CompileOptions.auto_int16),
     )
     return Request(
         model=path,
@@ -121,6 +125,7 @@ def make_request(
         options=options,
         input_shapes=dict(_shape(s) for s in input_shape),
         threads=threads,
+        max_latency_loss=max_latency_loss,
         dump_dir=Path(dump_dir) if dump_dir else c.dump_dir if c else None,
         keep_stages=Path(keep_stages) if keep_stages else c.keep_stages if c else None,
         check_numerics=check_numerics,

@@ -27,6 +27,7 @@ class CompileOptions:
     effort: how much is done for accuracy beyond thresholds, 0 (nothing) to 3; the switches below leave out one part.
     tune: let the readers of a tensor choose its threshold, starting from the observer's.
     channel_scales: scales per channel where they are free. bias_correction: the mean of rounding errors into biases.
+    auto_int16: int16 for the tensors that need it most.
     """
 
     dtypes: Mapping[str, str] = field(default_factory=dict)
@@ -43,6 +44,7 @@ class CompileOptions:
     tune: bool = False
     channel_scales: bool = True
     bias_correction: bool = True
+    auto_int16: bool = True
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,10 @@ class PassContext:
     noise: Noise | None = None
     trial: Callable[[Graph, list[Op]], Trial] | None = None
     rescale_us: Callable[[int], float] | None = None
+    # error of the outputs when a tensor alone is rounded, by name
+    sensitivity: dict[str, float] = field(default_factory=dict)
+    # part of the usual share of int16 that the latency allows
+    int16_budget: float = 1.0
     # tensors that lose too much in int8, from the passes that made them: int16 where the march can, without being asked
     prefer_int16: set[str] = field(default_factory=set)
     # types that the calibration file asks for

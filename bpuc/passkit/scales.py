@@ -146,6 +146,28 @@ def scale_classes(graph: Graph) -> tuple[list[ScaleClass], dict[Tensor, int], li
     return classes, of, edges
 
 
+def moved_together(graph: Graph, *, concats: bool = False) -> list[list[Tensor]]:
+    """All activations in groups between which values only move, wherever the ops run.
+
+    Args:
+        concats: whether a concat ties its operands to its result.
+    """
+    tensors = [t for t in graph.tensors() if t.const is None]
+    number = {t: i for i, t in enumerate(tensors)}
+    sets = UnionFind(len(tensors))
+    for op in graph:
+        if get(op.kind).behaves(op) is not Behaviour.MOVES or (op.kind == "Concat" and not concats):
+            continue
+        for operand in op.inputs if op.kind == "Concat" else op.inputs[:1]:
+            if operand is not None and operand in number:
+                for out in op.outputs:
+                    sets.union(number[operand], number[out])
+    groups: dict[int, list[Tensor]] = {}
+    for t, i in number.items():
+        groups.setdefault(sets.find(i), []).append(t)
+    return list(groups.values())
+
+
 def _collect(tensors: Iterable[Tensor], root: Callable[[Tensor], int]) -> tuple[list[ScaleClass], dict[Tensor, int]]:
     by_root: dict[int, ScaleClass] = {}
     of: dict[Tensor, int] = {}

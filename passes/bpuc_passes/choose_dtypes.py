@@ -51,7 +51,7 @@ class ChooseDtypes(Pass):
         for index in sorted(wide):
             for tensor in classes[index].tensors:
                 producer = graph.producer(tensor)
-                if producer is not None and producer.device == "BPU" and not _gives_int16(graph, producer, ctx):
+                if producer is not None and producer.device == "BPU" and not gives_int16(graph, producer, ctx):
                     ctx.warn(
                         "int16-fallback",
                         f"int16 for {tensor.name}: {producer.onnx_type} {producer.name} gives int8 only on "
@@ -105,7 +105,7 @@ def _preferred(graph: Graph, ctx: PassContext) -> list[Tensor]:
         for t in op.outputs:
             readers = graph.consumers(t)
             inside = op.device == "BPU" and all(r.device == "BPU" for r in readers)
-            if t.name in ctx.prefer_int16 and inside and _gives_int16(graph, op, ctx):
+            if t.name in ctx.prefer_int16 and inside and gives_int16(graph, op, ctx):
                 found += [t] if all(takes_int16(graph, r, ctx) for r in readers) else []
     return found
 
@@ -116,7 +116,7 @@ def _can(graph: Graph, ctx: PassContext, tensor: Tensor) -> bool:
         ctx.warn("int16", f"{tensor.name}: {target.march} has no int16 activations, so it stays int8", tensor.name)
         return False
     producer = graph.producer(tensor)
-    if producer is not None and producer.device == "BPU" and not _gives_int16(graph, producer, ctx):
+    if producer is not None and producer.device == "BPU" and not gives_int16(graph, producer, ctx):
         ctx.warn(
             "int16",
             f"{tensor.name}: {producer.onnx_type} {producer.name} has no int16 on {target.march}, so it stays int8",
@@ -126,7 +126,8 @@ def _can(graph: Graph, ctx: PassContext, tensor: Tensor) -> bool:
     return True
 
 
-def _gives_int16(graph: Graph, op: Op, ctx: PassContext) -> bool:
+def gives_int16(graph: Graph, op: Op, ctx: PassContext) -> bool:
+    """Whether the op may give int16 results on this march."""
     # an op reads int8 and gives int16 where its table says int16 at all; Conv and MatMul requantize to either
     if op.kind in ("Conv", "ConvTranspose", "MatMul", "Affine"):
         return ctx.need_target().int16_activations

@@ -48,7 +48,8 @@ class InsertRescales(Pass):
             return wanted if wanted is not None and wanted != have else None
         if have.dtype.value == "int16" and tensor.const is None and not takes_int16(graph, op, ctx):
             narrow = type(have.dtype).INT8
-            return QuantParams(narrow, (have.threshold / narrow.qmax,))
+            ratio = have.dtype.qmax / narrow.qmax
+            return QuantParams(narrow, tuple(s * ratio for s in have.scale), have.axis)
         return None
 
     def _rescale(

@@ -28,6 +28,7 @@ from bpuc_passes.quantize_weights import QuantizeWeights
 from bpuc_passes.scale_channels import ScaleChannels
 from bpuc_passes.share_scales import ShareScales
 from bpuc_passes.split_div import SplitDiv
+from bpuc_passes.widen_sensitive import WidenSensitive
 
 
 def optimize() -> Sequence[Pass]:
@@ -51,7 +52,7 @@ def optimize() -> Sequence[Pass]:
 
 def place() -> Sequence[Pass]:
     """Devices and element types for one march."""
-    return (PlaceOps(), ChooseDtypes())
+    return (PlaceOps(), WidenSensitive(), ChooseDtypes())
 
 
 def quantize() -> Sequence[Pass]:

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bpuc.base.dtypes import DType
 from bpuc.ir import Graph, Op, QuantParams, Tensor
 from bpuc.ops.attrs import ConvAttrs
 from bpuc.passkit import Change, Numerics, Pass, PassContext, Stage
@@ -84,9 +83,9 @@ def _far_tail(graph: Graph, ctx: PassContext, part: list[Tensor]) -> bool:
 
 
 def _whole(tensors: list[Tensor], ctx: PassContext) -> set[Tensor]:
-    """Tensors whose scale is not to be touched: int16, fixed by the user, or already moved into weights."""
+    """Tensors whose scale is not to be touched: fixed by the user, or already moved into weights."""
     fixed = ctx.options.fixed_scales
-    return {t for t in tensors if t.name in ctx.int16 or t.name in fixed or set(t.gain) != {1.0}}
+    return {t for t in tensors if t.name in fixed or set(t.gain) != {1.0}}
 
 
 def _parts(ties: ChannelTies, tensors: list[Tensor]) -> list[list[Tensor]]:
@@ -213,10 +212,8 @@ def _apply(
         one = len(set(scale)) == 1
         if one and scale[0] == t.quant.step:
             continue
-        seen = ctx.channels.get(t.name)
-        t.quant = (
-            QuantParams(DType.INT8, scale[:1]) if one or seen is None else QuantParams(DType.INT8, scale, seen.axis)
-        )
+        seen, dtype = ctx.channels.get(t.name), t.quant.dtype
+        t.quant = QuantParams(dtype, scale[:1]) if one or seen is None else QuantParams(dtype, scale, seen.axis)
         changes.append(
             Change(
                 f"{len(scale)} channels, scales {min(scale):.3g} to {max(scale):.3g}",

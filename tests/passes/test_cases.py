@@ -81,6 +81,10 @@ def _context(words: list[str]) -> tuple[PassContext, dict[str, object]]:
             case "--means":
                 mean = np.array([float(v) for v in amount.split(",")])
                 ctx.channels[name] = ChannelStats(1, np.abs(mean), mean, mean**2)
+            case "--sensitivity":
+                ctx.sensitivity[name] = float(amount)
+            case "--int16-budget":
+                ctx.int16_budget = float(value)
             case "--effort":
                 options = replace(options, effort=int(value))
             case "--weights":

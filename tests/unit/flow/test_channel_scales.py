@@ -90,3 +90,22 @@ def test_a_calibration_file_gives_the_same_program(spread: tuple[Path, Path], tm
     save_calibration(found, tmp_path / "c.json")
     request = make_request(str(spread[0]), "bayes-e", calib=str(tmp_path / "c.json"))
     assert compile_model(request).program == compiled(spread, 1).program
+
+
+@pytest.mark.parametrize("effort", [2, 3])
+def test_more_effort_widens_little_and_engines_agree(spread: tuple[Path, Path], effort: int) -> None:
+    c = compiled(spread, effort)
+    x = np.load(spread[1])["x"][:2]
+    fast = run_program(c.program, {"x": x}, tensors="all", integers=True)
+    reference = run_program(c.program, {"x": x}, "reference", tensors="all", integers=True)
+    assert all((fast[k] == reference[k]).all() for k in fast)
+    assert error(spread, c) < error(spread, compiled(spread, 1))
+    assert any(t["dtype"] == "int16" for t in c.program.report["tensors"])
+    assert c.program.report.get("int16_mac_share", 0.0) <= 0.15
+    assert compiled(spread, effort).program == c.program
+
+
+def test_a_limit_of_latency_keeps_int16_out(spread: tuple[Path, Path]) -> None:
+    request = make_request(str(spread[0]), "bayes-e", data=str(spread[1]), effort=3, max_latency_loss=0)
+    tensors = compile_model(request).program.report["tensors"]
+    assert not any(t["dtype"] == "int16" for t in tensors)
