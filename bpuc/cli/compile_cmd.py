@@ -40,7 +40,6 @@ def command(
 
     The binary runs bit-exactly in `bpuc run`; it does not run on a chip.
     """
-    from bpuc.base.errors import ConfigError
     from bpuc.base.files import check_writable, write_atomic
     from bpuc.flow.compile import compile_model
     from bpuc.flow.request import make_request
@@ -54,14 +53,7 @@ def command(
         raise click.UsageError("no output: give -o X.bpuc, or output_model_file_prefix in the YAML file")
     check_writable(to)
     options.distinct({"output": to, "report": report}, {"model": str(request.model)})
-    configured = request.config is not None and bool(request.config.data)
-    if not (request.calib or request.data or request.random_data or configured):
-        raise ConfigError(
-            "nothing to choose scales from",
-            want="--calib X.calib.json, --data PATH or --random-data",
-            where=str(request.model),
-        )
-    compiled = compile_model(request, with_progress("calibrating"))
+    compiled = compile_model(request, with_progress("calibrating"), assume=False)
     program, ctx = compiled.program, compiled.prepared.ctx
     for warning in program.report["warnings"]:
         ui.warn(warning["message"])

@@ -113,6 +113,11 @@ _SHARED = (
         "--share-scales", type=click.Choice(["auto", "always", "never"]), help="Scales across concats [auto]."
     ),
     click.option("--max-bits-lost", type=AtLeastZero(), metavar="N", help="Bits that other readers may lose [1.5]."),
+    click.option(
+        "--qat-scales",
+        type=click.Choice(["fold", "strict"]),
+        help="Scales in the model file: strict keeps every one, fold lets producers write at a concat's scale [fold].",
+    ),
     click.option("--equalize", is_flag=True, help="Move range ratios of concat branches into weights, where it helps."),
     click.option("--template", type=click.Choice(["default", "int16"]), help="Types of all activations [default]."),
     click.option(

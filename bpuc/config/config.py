@@ -92,6 +92,7 @@ class Config:
     fixed_scales: Mapping[str, float] = field(default_factory=dict)
     share_scales: str | None = None
     max_bits_lost: float | None = None
+    qat_scales: str | None = None
     equalize: bool | None = None
     run_on_cpu: tuple[str, ...] = ()
     run_on_bpu: tuple[str, ...] = ()

@@ -116,7 +116,7 @@ class CalibrationParameters(Section):
     ] = taken("element type of raw files; without it float32")
     calibration_type: Literal["default", "max", "kl", "mix", "skip", "load"] | None = taken(
         "max: min_max, or percentile with max_percentile; kl; mix; skip: random data and min_max; default: the default "
-        "observer of bpuc; load is refused"
+        "observer of bpuc; load: the scales in the model file (Q/DQ)"
     )
     max_percentile: Fraction | None = taken("0.5 to 1, with calibration_type max")
     run_on_cpu: Names | None = taken("nodes or op types that run on the CPU")
@@ -178,6 +178,7 @@ class BpucSection(Section):
     dtype: dict[Text, Dtype] | None = taken("tensor, node or op type -> int8 or int16; wins over node_info")
     fixed_scale: dict[Text, Scale] | None = taken("tensor -> scale")
     share_scales: Literal["auto", "always", "never"] | None = taken("whether the tensors of a concat share one scale")
+    qat_scales: Literal["fold", "strict"] | None = taken("how scales in the model file (Q/DQ) are kept")
     max_bits_lost: float | None = taken("bits that other readers of a tensor may lose to a shared scale", ge=0)
     equalize: bool | None = taken("whether range ratios of concat branches move into weights")
     template: Literal["default", "int16", "sensitive"] | None = taken(

@@ -57,6 +57,7 @@ def to_config(
         fixed_scales=own.fixed_scale or {},
         share_scales=own.share_scales,
         max_bits_lost=own.max_bits_lost,
+        qat_scales=own.qat_scales,
         equalize=own.equalize,
         run_on_cpu=tuple(wishes.cpu),
         run_on_bpu=tuple(wishes.bpu),
@@ -108,12 +109,6 @@ def _vendor_observer(
 ) -> tuple[str | None, Mapping[str, float]]:
     kind = quant_config.calibration_type or cal.calibration_type
     percentile = cal.max_percentile if quant_config.max_percentile is None else quant_config.max_percentile
-    if kind == "load":
-        report.mistake(
-            (CAL, "calibration_type"),
-            "load is not supported: scales of a model trained with the plug-in are not read",
-            "calibrate with data, or fix scales under bpuc: fixed_scale",
-        )
     if percentile is not None and kind not in ("max", "skip"):
         report.note((CAL, "max_percentile"), "it has no effect without calibration_type max")
     if kind == "default":

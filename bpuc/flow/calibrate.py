@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from bpuc.base.errors import DataError, FileError
+from bpuc.base.errors import ConfigError, DataError, FileError
 from bpuc.calibrate import Calibration, TensorRange, calibrate_graph, load_calibration
 from bpuc.data import DataSource, open_data, random_data
 from bpuc.flow.prepare import Prepared, prepare
+from bpuc.flow.qat import fill, take_file_scales
 from bpuc.flow.request import Request
 from bpuc.passkit import PassContext
 from bpuc.passkit.context import Range
@@ -84,11 +85,18 @@ def collect(request: Request, prepared: Prepared, source: DataSource, progress: 
 
 
 def ranges_of(
-    request: Request, prepared: Prepared, source: DataSource | None, progress: Progress | None = None
+    request: Request,
+    prepared: Prepared,
+    source: DataSource | None,
+    progress: Progress | None = None,
+    assume: bool = True,
 ) -> None:
     """Fill the context's ranges: from the calibration file, from data, or assumed equal where there is neither.
 
+    Scales in the model file itself go before those of data; a calibration file is used as it stands.
+
     Raises:
+        ConfigError: there is nothing to choose scales from, and `assume` does not allow to go on without.
         FileError: the calibration file belongs to another model or lacks tensors that are needed.
     """
     ctx = prepared.ctx
@@ -120,6 +128,17 @@ def ranges_of(
     if source is not None:
         _take(ctx, collect(request, prepared, source, progress).tensors)
         _tell_dead(prepared)
+        take_file_scales(prepared)
+        return
+    if not assume:
+        take_file_scales(prepared)
+        if not ctx.file_scales:
+            raise ConfigError(
+                "nothing to choose scales from",
+                want="--calib X.calib.json, --data PATH or --random-data, or a model with Q/DQ nodes",
+                where=str(request.model),
+            )
+        fill(prepared.graph, ctx.ranges)
         return
     for name in needed:
         ctx.ranges[name] = Range(-1.0, 1.0, 1.0, "none", assumed=True)

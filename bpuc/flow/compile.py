@@ -12,6 +12,7 @@ from bpuc.calibrate.noise import ReaderNoise
 from bpuc.data import DataSource
 from bpuc.flow.calibrate import Progress, open_source, ranges_of
 from bpuc.flow.prepare import Prepared, prepare
+from bpuc.flow.qat import check_complete
 from bpuc.flow.refine import afford, measure
 from bpuc.flow.report import build_report
 from bpuc.flow.request import Request, make_request
@@ -32,8 +33,11 @@ class Compiled:
     prepared: Prepared
 
 
-def compile_model(request: Request, progress: Progress | None = None) -> Compiled:
+def compile_model(request: Request, progress: Progress | None = None, assume: bool = True) -> Compiled:
     """Import, optimize, calibrate where needed, place, quantize, lower.
+
+    Args:
+        assume: count all scales as equal where neither data nor the model file give any; else that is refused.
 
     Raises:
         ConfigError: no march, or an option that does not fit the model. ModelError, DataError, FileError: their fault.
@@ -42,7 +46,7 @@ def compile_model(request: Request, progress: Progress | None = None) -> Compile
         raise ConfigError("no march was named", hint="--march bayes-e, or model_parameters.march in the YAML file")
     prepared = prepare(request)
     source = open_source(request, prepared)
-    ranges_of(request, prepared, source, progress)
+    ranges_of(request, prepared, source, progress, assume)
     ctx, graph, target = prepared.ctx, prepared.graph, prepared.ctx.need_target()
     ctx.rescale_us = partial(rescale_us, dtype_bytes=1, target=target)
     if source is not None and not request.random_data:
@@ -54,6 +58,8 @@ def compile_model(request: Request, progress: Progress | None = None) -> Compile
     rows += run_pipeline(
         graph, pipeline("place"), ctx, dump_dir=request.dump_dir, first=len(rows), probe=prepared.probe
     )
+    if source is None and request.calib is None and not any(r.assumed for r in ctx.ranges.values()):
+        check_complete(graph, ctx.ranges)
     rows += run_pipeline(
         graph,
         pipeline("quantize"),

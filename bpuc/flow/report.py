@@ -73,7 +73,7 @@ def _tensor(tensor: Tensor, ctx: PassContext, groups: dict[str, int]) -> dict[st
         threshold = seen.threshold
     observer = seen.observer if seen is not None and quant is not None else None
     if tensor.name in ctx.options.fixed_scales and quant is not None:
-        observer = "fixed"
+        observer = "qdq" if tensor.name in ctx.fixed_by_file else "fixed"
     return {
         "name": tensor.name,
         "shape": list(tensor.shape),

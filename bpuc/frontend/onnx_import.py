@@ -20,6 +20,7 @@ from bpuc.frontend.inputs import Warnings, input_tensors
 from bpuc.frontend.load import Source, load
 from bpuc.frontend.order import captures, name_nodes, ordered
 from bpuc.frontend.qdq import NOT_NEGATIVE, QuantInfo, quant_info
+from bpuc.frontend.qlinear import to_float_ops
 from bpuc.frontend.shapes import SMALL, Inference
 from bpuc.frontend.types import ELEMENT, FLOATS, array_of, attributes, fields, to_float32
 from bpuc.ir import Graph, Tensor
@@ -89,6 +90,7 @@ class _Importer:
         self.opset, self.proto = source.opset, source.model.graph
         ir_version = min(source.model.ir_version or 8, onnx.IR_VERSION)
         to_float32(self.proto)
+        to_float_ops(self.proto, self.opset)
         self.graph = Graph(self.proto.name or "graph")
         self.build = GraphBuilder(self.graph, self.proto.node)
         self.warnings: Warnings = []

@@ -45,6 +45,8 @@ class CompileOptions:
     channel_scales: bool = True
     bias_correction: bool = True
     auto_int16: bool = True
+    # scales in the file: "fold" lets a concat's only producers write at the concat's scale, "strict" keeps every one
+    qat_scales: str = "fold"
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,15 @@ class Range:
     observer: str
     # whether no data stands behind it (perf without data)
     assumed: bool = False
+
+
+@dataclass(frozen=True)
+class FileScale:
+    """Scale that the model file gives a tensor, and the least and largest value that its integers reach."""
+
+    scale: float
+    low: float
+    high: float
 
 
 @dataclass
@@ -124,6 +135,9 @@ class PassContext:
     # what calibration saw of the channels of a tensor
     channels: dict[str, ChannelStats] = field(default_factory=dict)
     weights: dict[str, np.ndarray] = field(default_factory=dict)
+    # scales in the model file, by tensor; the tensors that are fixed at them
+    file_scales: dict[str, FileScale] = field(default_factory=dict)
+    fixed_by_file: set[str] = field(default_factory=set)
     warnings: list[Warn] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
     rescales: list[RescaleRecord] = field(default_factory=list)

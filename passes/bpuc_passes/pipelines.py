@@ -28,6 +28,7 @@ from bpuc_passes.quantize_weights import QuantizeWeights
 from bpuc_passes.scale_channels import ScaleChannels
 from bpuc_passes.share_scales import ShareScales
 from bpuc_passes.split_div import SplitDiv
+from bpuc_passes.take_file_scales import KeepFileScales, TakeFileScales
 from bpuc_passes.widen_sensitive import WidenSensitive
 
 
@@ -58,8 +59,10 @@ def place() -> Sequence[Pass]:
 def quantize() -> Sequence[Pass]:
     """Scales, conversions and rescales, from the thresholds of a calibration."""
     return (
+        TakeFileScales(),
         EqualizeBranches(),
         ShareScales(),
+        KeepFileScales(),
         ScaleChannels(),
         QuantizeWeights(),
         CorrectBias(),

@@ -25,7 +25,7 @@ from bpuc.ir.text import parse_graph, print_graph
 from bpuc.ir.verify import verify_wiring
 from bpuc.ops.registry import all_defs
 from bpuc.passkit import CompileOptions, Pass, PassContext
-from bpuc.passkit.context import Group, Range, Trial
+from bpuc.passkit.context import FileScale, Group, Range, Trial
 from bpuc.plugins import get_target, passes
 
 CASES = sorted((Path(__file__).parents[1] / "cases").rglob("*.ir"))
@@ -57,6 +57,10 @@ def run_case(text: str) -> str:
     lines += [f"# rescale: {r.name} of {r.tensor} {r.from_scale:g} -> {r.to_scale:g}" for r in ctx.rescales]
     lines += [f"# avoided: {a.tensor} at {a.node}" for a in ctx.avoided]
     lines += [f"# kept apart: operand {i} of {node}: {why}" for (node, i), why in ctx.cut_reasons.items()]
+    lines += [
+        f"# fixed by the file: {n} at {ctx.options.fixed_scales[n]:g}"
+        for n in sorted(ctx.fixed_by_file & set(ctx.options.fixed_scales))
+    ]
     lines += [f"# int16: {name}" for name in sorted(ctx.int16)]
     lines += [f"# better in int16: {name}" for name in sorted(ctx.prefer_int16)]
     lines += [f"# segment {number}: {why}" for number, why in ctx.segment_reasons.items()]
@@ -105,6 +109,13 @@ def _context(words: list[str]) -> tuple[PassContext, dict[str, object]]:
                 options = replace(options, bpu=(*options.bpu, value))
             case "--dtype":
                 options = replace(options, dtypes={**options.dtypes, name: amount})
+            case "--file-scale":
+                scale, low, high = map(float, amount.split(","))
+                ctx.file_scales[name] = FileScale(scale, low, high)
+            case "--fixed-by-file":
+                ctx.fixed_by_file.add(value)
+            case "--qat-scales":
+                options = replace(options, qat_scales=value)
             case "--template":
                 options = replace(options, template=value)
             case "--equalize":

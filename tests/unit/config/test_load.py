@@ -329,7 +329,6 @@ def test_one_mistake_has_its_place_and_hint_apart(load, tmp_path):
             "calibration_parameters: {quant_config: {model_config: {activation: {max_percentile: 99}}}}",
             ["activation.max_percentile", "percent"],
         ),
-        ("calibration_parameters: {calibration_type: load}", ["load", "not supported"]),
         ("calibration_parameters: {calibration_type: max, max_percentile: 99.99}", ["max_percentile", "99.99"]),
         ("calibration_parameters: {max_percentile: .nan}", ["max_percentile", "finite"]),
         ("calibration_parameters: {optimization: set_everything}", ["optimization", "set_everything"]),
@@ -396,3 +395,8 @@ def test_inputs_that_the_model_lacks(load):
     c = load("input_parameters: {input_type_train: rgb}")
     with pytest.raises(ConfigError, match="left;right"):
         c.of_inputs(["left", "right"])
+
+
+def test_scales_of_the_model_file_are_no_observer(load):
+    c = load("calibration_parameters: {calibration_type: load}\nbpuc: {qat_scales: strict}")
+    assert (c.observer, c.qat_scales, c.random_data) == (None, "strict", False)

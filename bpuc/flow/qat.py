@@ -1,0 +1,100 @@
+"""Scales that stand in the model file itself (QuantizeLinear and DequantizeLinear): what of them a compile can use."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from bpuc.base.errors import ConfigError
+from bpuc.flow.prepare import Prepared
+from bpuc.ir import Graph, Op, Tensor
+from bpuc.ops.base import Behaviour
+from bpuc.ops.registry import get
+from bpuc.passkit.context import FileScale, Range
+from bpuc.passkit.scales import moves, quantized_tensors
+from bpuc.passkit.weights import per_channel, with_weights
+
+OBSERVER = "qdq"
+_BOUNDED = {"Softmax": 1.0, "Sigmoid": 1.0, "Tanh": 1.0, "HardSigmoid": 1.0}
+
+
+def take_file_scales(prepared: Prepared) -> None:
+    """Put the file's scales into the context: of tensors, of weights, and ranges that follow from them."""
+    ctx, graph = prepared.ctx, prepared.graph
+    for tensor in graph.tensors():
+        info = prepared.model.quantized.get(tensor.name)
+        if info is None or tensor.const is not None or len(info.scale) != 1 or not np.isfinite(info.scale[0]):
+            continue
+        low, high = info.range
+        if not info.scale[0] > 0 or max(-low, high) <= 0:
+            continue
+        ctx.file_scales[tensor.name] = FileScale(info.scale[0], low, high)
+        seen = ctx.ranges.get(tensor.name)
+        if seen is None or seen.assumed:
+            ctx.ranges[tensor.name] = Range(low, high, max(-low, high), OBSERVER)
+        elif seen.threshold > max(-low, high):
+            ctx.ranges[tensor.name] = replace(seen, threshold=max(-low, high), observer=OBSERVER)
+    _weights(prepared)
+
+
+def fill(graph: Graph, ranges: dict[str, Range]) -> None:
+    """Ranges that follow without data: values that only move have that of their source, a Softmax has 1."""
+    for op in graph:
+        out = op.outputs[0]
+        source = next((t for t in op.inputs if t is not None), None)
+        if op.kind in _BOUNDED and out.name not in ranges:
+            ranges[out.name] = Range(-1.0, 1.0, _BOUNDED[op.kind], OBSERVER)
+        if source is None or not (moves(op) or op.kind in ("Relu", "Clip", "MaxPool")) or op.kind == "Concat":
+            continue
+        for result in op.outputs:
+            if source.name in ranges:
+                ranges.setdefault(result.name, ranges[source.name])
+            elif result.name in ranges:
+                ranges.setdefault(source.name, ranges[result.name])
+    for op in graph:
+        known = [ranges[t.name] for t in op.inputs if t is not None and t.name in ranges]
+        if op.kind == "Concat" and op.out.name not in ranges and known:
+            ranges[op.out.name] = max(known, key=lambda r: r.threshold)
+
+
+def check_complete(graph: Graph, ranges: dict[str, Range]) -> None:
+    """Refuse a compile without data where the file leaves tensors without a scale.
+
+    Raises:
+        ConfigError: naming them.
+    """
+    lacking = [t for t in quantized_tensors(graph) if t.const is None and t.name not in ranges]
+    lacking = [t for t in lacking if not _stays_wide(graph, graph.producer(t), t)]
+    if lacking:
+        more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
+        raise ConfigError(
+            f"the model file gives no scale to tensor {lacking[0].name}{more}",
+            want="--data PATH or --calib X.calib.json for the tensors that the file leaves out",
+        )
+
+
+def _stays_wide(graph: Graph, producer: Op | None, tensor: Tensor) -> bool:
+    """Whether it may stay a sum of products, which needs no scale of its own."""
+    if producer is None or tensor not in graph.outputs or graph.uses(tensor):
+        return False
+    return get(producer.kind).behaves(producer) is Behaviour.ACCUMULATES
+
+
+def _weights(prepared: Prepared) -> None:
+    """Thresholds of weights that lie on the file's grid: with the file's scale their integers are the file's."""
+    for op in prepared.graph:
+        if not with_weights(op) or not op.input(1).elements:
+            continue
+        info = prepared.model.quantized.get(op.input(1).name)
+        channels = per_channel(op).astype(np.float64)
+        largest = np.abs(channels).max(1)
+        if info is None or len(info.scale) not in (1, len(channels)):
+            continue
+        scale = np.broadcast_to(np.asarray(info.scale, np.float64), largest.shape)
+        steps = channels / scale[:, None]
+        on_grid = np.abs(steps - np.round(steps)).max(1) < 1e-3
+        fits = on_grid & (np.abs(steps).max(1) < 127.5)
+        before = prepared.ctx.weights.get(op.input(1).name, np.where(largest > 0, largest, 1.0))
+        if before.shape == largest.shape:
+            prepared.ctx.weights[op.input(1).name] = np.where(fits, scale * 127, before)
