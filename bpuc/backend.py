@@ -72,7 +72,8 @@ class Prepared(BackendRep):  # type: ignore[misc]
         """What runs these arrays, and the inputs that are constants in it: none where that is possible."""
         short = [n for n, a in feeds.items() if a.ndim < 2 and a.size <= SHORT and n in self._inputs]
         errors: list[ModelError] = []
-        for fixed in ([], [n for n in short if feeds[n].dtype.kind in "iub"], short):
+        single = [n for n in short if feeds[n].size == 1]
+        for fixed in ([], single, [n for n in short if feeds[n].dtype.kind in "iub"], short):
             # nothing to fix, or nothing left to calibrate on
             if errors and (not fixed or (self._options.get("march") and len(fixed) == len(feeds))):
                 continue

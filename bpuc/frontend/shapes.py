@@ -18,7 +18,7 @@ DATA_DEPENDENT = ("NonZero", "NonMaxSuppression", "Compress", "Unique", "StringS
 # results like the first operand; ONNX defines them by other ops, and infers nothing
 SAME_SHAPE = ("GroupNormalization", "MeanVarianceNormalization")
 # their results' shapes are found by running them where inference finds none, see `types_by_running`
-RUNNABLE = ("Loop", "Scan", "Attention")
+RUNNABLE = ("Loop", "Scan", "Attention")  # and STFT always: onnx finds one frame less or more
 SMALL = 4096  # elements of a constant that inference may want to see
 
 
@@ -62,7 +62,8 @@ class Inference:
             ) from e
         if node.op_type in SAME_SHAPE:
             found = {node.output[0]: types[node.input[0]]}
-        if node.op_type in RUNNABLE and any(_static(found.get(output)) is None for output in node.output if output):
+        unknown = any(_static(found.get(output)) is None for output in node.output if output)
+        if node.op_type == "STFT" or (unknown and node.op_type in RUNNABLE):
             found = types_by_running(node, self.opset, given) or found
         return [self._checked(node, name, found.get(output), given) for output in node.output if output]
 

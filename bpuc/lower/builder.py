@@ -42,7 +42,7 @@ class Builder:
 
     def constant(self, array: Array) -> Ref:
         """A constant in the read-only memory; equal ones are stored once."""
-        array = np.ascontiguousarray(array)
+        array = np.ascontiguousarray(array).reshape(np.shape(array))  # numpy makes a vector of a scalar
         dtype = DType.of(array)
         raw = array.astype(dtype.numpy).tobytes()
         key = (dtype.value, raw)

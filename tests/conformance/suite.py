@@ -23,6 +23,7 @@ REASONS = (
         "types below 8 bits and float8",
     ),
     (r"has no static shape|Input to 'Range' op should be", "a result without a static shape"),
+    (r"at most 6, on the BPU|has \d+ dimensions", "more than six dimensions"),
     (r"which is not part of ONNX|names no ONNX opset", "operators of another domain"),
     (r"training mode", "training"),
     (r"draws random numbers", "random numbers"),

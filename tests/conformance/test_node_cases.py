@@ -135,3 +135,12 @@ def test_a_scalar_from_the_bpu():
     (y,) = backend.run_model(model, [a, b], march="bayes-e")
     assert y.shape == ()
     assert abs(y - a @ b) < 0.02 * np.abs(a).max() * np.abs(b).sum()
+
+
+def test_a_scalar_and_a_constant_scalar_on_the_bpu():
+    model = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["": 13]> g (float[2, 3] x) => (float y)
+        <float c = {0.5}> { m = ReduceMax <keepdims = 0> (x) y = Max(m, c) }""")
+    for x in (values((2, 3)), np.full((2, 3), -1, np.float32)):
+        (y,) = backend.run_model(model, [x], march="bayes-e")
+        assert abs(y - max(x.max(), 0.5)) < 0.05
