@@ -49,7 +49,7 @@ class TakeFileScales(Pass):
                 fixed |= dict.fromkeys((t.name for t in exact), scale)
                 changes.append(Change(f"scale {scale:.6g} of the file", exact[0].name))
         ctx.options = replace(ctx.options, fixed_scales={**fixed, **ctx.options.fixed_scales})
-        ctx.fixed_by_file |= set(fixed)
+        ctx.fixed_by_file = ctx.fixed_by_file | set(fixed)
         if coarse:
             worst = max(coarse, key=lambda n: coarse[n])
             ctx.warn(
