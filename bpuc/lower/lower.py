@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from bpuc.base.dtypes import DType
-from bpuc.base.errors import ModelError
 from bpuc.base.rounding import MultiplierError
 from bpuc.ir import Graph, Op, Tensor
 from bpuc.isa import Device
-from bpuc.isa.core import MAX_RANK
 from bpuc.lower.accumulate import lower_affine, lower_conv, lower_matmul
 from bpuc.lower.border import lower_dequantize, lower_onnx, lower_quantize
 from bpuc.lower.builder import Builder, refuse
@@ -78,7 +76,6 @@ def lower(graph: Graph, march: str, declared: Mapping[str, DType | None] | None 
     """
     b = Builder()
     ops = sorted(graph, key=lambda op: op.segment)
-    _check_ranks(ops)
     inputs = [b.ref(t) for t in graph.inputs]
     symbols, segments = [], list[Segment]()
     for index, op in enumerate(ops):
@@ -115,18 +112,6 @@ def lower(graph: Graph, march: str, declared: Mapping[str, DType | None] | None 
         ops=symbols,
         segments=segments,
     )
-
-
-def _check_ranks(ops: Sequence[Op]) -> None:
-    for op in ops:
-        for tensor in (*op.inputs, *op.outputs):
-            if tensor is not None and tensor.rank > MAX_RANK:
-                raise ModelError(
-                    f"{op.name} ({op.onnx_type}): tensor {tensor.name} has {tensor.rank} dimensions",
-                    where=f"shape {list(tensor.shape)}",
-                    want=f"at most {MAX_RANK}, on the BPU as on the CPU",
-                    hint="join dimensions in the model before this op, or end the model before it",
-                )
 
 
 def _scales(tensors: Sequence[Tensor]) -> str:

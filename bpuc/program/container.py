@@ -15,9 +15,10 @@ from typing import Any
 
 from bpuc import __version__
 from bpuc.base.dtypes import DType
-from bpuc.base.errors import FileError
+from bpuc.base.errors import FileError, ModelError
 from bpuc.base.files import read_bytes, write_atomic
 from bpuc.isa import CallOnnx, Device, Ref, Space, decode, encode
+from bpuc.isa.core import MAX_RANK
 from bpuc.program.program import OpSymbol, Port, Program, Segment, TensorSymbol
 
 MIMETYPE = b"application/x-bpuc-simulated"
@@ -28,6 +29,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 def to_bytes(program: Program) -> bytes:
     """The container as bytes; the same program gives the same bytes."""
+    _check_ranks(program)
     parts: dict[str, bytes] = {
         "program.bin": b"".join(encode(i) for i in program.instructions),
         "constants.bin": program.constants,
@@ -50,6 +52,20 @@ def to_bytes(program: Program) -> bytes:
     # the comment is not known yet: write its length into the end record, then append the hash of all that
     raw = buffer.getvalue()[:-2] + _SUM.to_bytes(2, "little")
     return raw + hashlib.sha256(raw).hexdigest().encode()
+
+
+def _check_ranks(program: Program) -> None:
+    """An operand of the file has at most six axes, also where only the CPU touches it."""
+    for ins in program.instructions:
+        for _, ref in ins.operands():
+            if len(ref.shape) > MAX_RANK:
+                op = program.ops[ins.op]
+                raise ModelError(
+                    f"{op.name} ({op.op}): a tensor has {len(ref.shape)} dimensions",
+                    where=f"shape {list(ref.shape)}",
+                    want=f"at most {MAX_RANK}, on the BPU as on the CPU",
+                    hint="join dimensions in the model before this op, or end the model before it",
+                )
 
 
 def save_program(program: Program, path: str | os.PathLike[str]) -> None:
