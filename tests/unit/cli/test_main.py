@@ -52,7 +52,11 @@ def keep_sigterm():
         (GateError("too slow"), 3, "error[gate]: too slow\n"),
         (click.UsageError("not so"), 2, "Error: not so\n"),
         (KeyboardInterrupt(), 130, "interrupted\n"),
-        (MemoryError(), 1, "error: not enough memory\n"),
+        (
+            MemoryError(),
+            1,
+            "error: not enough memory; see whether the model or the data are larger than they should be\n",
+        ),
     ],
 )
 def test_errors_become_exit_codes(monkeypatch, capsys, error, code, text):
