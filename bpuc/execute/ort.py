@@ -41,6 +41,8 @@ def open_session(model: bytes, threads: int | None = None) -> Session:
         Exception: of onnxruntime, where neither takes the model.
     """
     options = ort.SessionOptions()
+    # threads that spin while observers work would cost CPU time and win nothing
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = 4  # its errors come as exceptions
     if threads is not None:
         options.intra_op_num_threads = threads

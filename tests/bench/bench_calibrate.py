@@ -14,7 +14,7 @@ from tests.bench import workloads
 from tests.bench.tables import write_section
 
 THREADS = 2
-SAMPLES = 32
+SAMPLES = 100
 # min_max has a limit; the others are told
 LIMITS = {("resnet18", "min_max"): 1.3}
 MODELS = ("resnet18", "mobilenetv2", "yolov8n")
