@@ -16,6 +16,7 @@ from bpuc.flow.qat import check_complete
 from bpuc.flow.refine import afford, measure
 from bpuc.flow.report import build_report
 from bpuc.flow.request import Request, make_request
+from bpuc.flow.stages import keep_quantized_stages
 from bpuc.ir import Graph, Op
 from bpuc.lower import lower
 from bpuc.passkit import Stage, run_pipeline
@@ -54,6 +55,7 @@ def compile_model(request: Request, progress: Progress | None = None, assume: bo
         ctx.trial = partial(_trial, source, request.threads)
         measure(request, prepared, source)
         afford(request, prepared)
+    keep_quantized_stages(request, prepared)
     rows = prepared.passes
     rows += run_pipeline(
         graph, pipeline("place"), ctx, dump_dir=request.dump_dir, first=len(rows), probe=prepared.probe

@@ -64,12 +64,15 @@ def prepare(request: Request) -> Prepared:
 
 def keep_stage(request: Request, stage: str, graph: Graph) -> None:
     """Write one stage for ``--keep-stages`` as the vendor names it."""
-    if request.keep_stages is None:
-        return
-    write_atomic(
-        make_folder(request.keep_stages) / f"{request.model.stem}_{stage}.onnx",
-        export_float(graph).SerializeToString(deterministic=True),
-    )
+    if request.keep_stages is not None:
+        write_stage(request, stage, export_float(graph).SerializeToString(deterministic=True))
+
+
+def write_stage(request: Request, stage: str, model: bytes) -> None:
+    """Write one file into the folder of ``--keep-stages``, which is named."""
+    assert request.keep_stages is not None, "no stages are kept"
+    path = make_folder(request.keep_stages) / f"{request.model.stem}_{stage}.onnx"
+    write_atomic(path, model)
 
 
 def _check_fixed_scales(graph: Graph, request: Request, names: set[str]) -> None:

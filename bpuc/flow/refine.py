@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from bpuc.calibrate.sensitivity import measure_sensitivity
@@ -10,7 +11,7 @@ from bpuc.flow.prepare import Prepared
 from bpuc.flow.request import Request
 from bpuc.ir import Graph
 from bpuc.lower import lower
-from bpuc.passkit import PassContext, Stage, run_pipeline
+from bpuc.passkit import Pass, PassContext, Stage, run_pipeline
 from bpuc.perf import estimate
 from bpuc.plugins import pipeline
 
@@ -49,8 +50,12 @@ def afford(request: Request, prepared: Prepared) -> None:
     ctx.int16_budget = next((b for b in BUDGETS if latency(b) <= most), 0.0)
 
 
-def quantized_copy(graph: Graph, ctx: PassContext) -> Graph:
-    """The graph as the passes would quantize it, while graph and context stay as they are."""
+def quantized_copy(graph: Graph, ctx: PassContext, passes: Sequence[Pass] | None = None) -> Graph:
+    """The graph as the passes would quantize it, while graph and context stay as they are.
+
+    Args:
+        passes: the first of those that quantize, in place of all.
+    """
     graph = graph.copy()
     ctx = replace(
         ctx,
@@ -68,5 +73,5 @@ def quantized_copy(graph: Graph, ctx: PassContext) -> Graph:
         prefer_int16=set(ctx.prefer_int16),
     )
     run_pipeline(graph, pipeline("place"), ctx)
-    run_pipeline(graph, pipeline("quantize"), ctx, start=Stage.PLACED)
+    run_pipeline(graph, pipeline("quantize") if passes is None else passes, ctx, start=Stage.PLACED)
     return graph

@@ -22,7 +22,7 @@ OPSET = 20  # the forms that the op files write
 IR_VERSION = 9
 
 
-class _Writer:
+class Writer:
     """Collects nodes and initializers; it is the `Exporter` that `OpDef.export` talks to."""
 
     def __init__(self, ops: Sequence[Op], taken: Iterable[str]):
@@ -125,7 +125,7 @@ def export_float(graph: Graph, outputs: Sequence[str] = ()) -> ModelProto:
     """
     ops = list(graph)
     produced = {t.name: t for op in ops for t in op.outputs}
-    writer = _Writer(ops, (*produced, *(t.name for t in graph.inputs), *graph.output_names))
+    writer = Writer(ops, (*produced, *(t.name for t in graph.inputs), *graph.output_names))
     for op in ops:
         writer.write(op)
     results = []
@@ -143,24 +143,26 @@ def export_float(graph: Graph, outputs: Sequence[str] = ()) -> ModelProto:
             raise ModelError(f"there is no tensor '{name}' to look at")
         there.add(name)
         results.append(onnx.helper.make_value_info(name, type_proto(produced[name])))
-    return _model(graph.name, writer, graph.inputs, results)
+    return assemble(graph.name, writer, graph.inputs, results)
 
 
 def export_op(op: Op) -> bytes:
     """One op as a serialized ONNX model: its non-constant operands, each once, are the inputs."""
     inputs = list(dict.fromkeys(t for t in op.inputs if t is not None and t.const is None))
-    writer = _Writer([op], [t.name for t in (*inputs, *op.outputs)])
+    writer = Writer([op], [t.name for t in (*inputs, *op.outputs)])
     writer.write(op)
     results = [onnx.helper.make_value_info(t.name, type_proto(t)) for t in op.outputs]
-    return bytes(_model(op.name, writer, inputs, results).SerializeToString(deterministic=True))
+    return bytes(assemble(op.name, writer, inputs, results).SerializeToString(deterministic=True))
 
 
-def _model(name: str, writer: _Writer, inputs: Sequence[Tensor], results: Sequence[onnx.ValueInfoProto]) -> ModelProto:
+def assemble(name: str, writer: Writer, inputs: Sequence[Tensor], results: Sequence[onnx.ValueInfoProto]) -> ModelProto:
+    """The model of all that the writer collected."""
     infos = [onnx.helper.make_value_info(t.name, type_proto(t)) for t in inputs]
     graph = onnx.helper.make_graph(writer.nodes, name or "graph", infos, list(results))
     graph.initializer.extend(writer.initializers.values())
     imports = [onnx.helper.make_opsetid("", writer.opset)]
-    return onnx.helper.make_model(graph, opset_imports=imports, ir_version=IR_VERSION, producer_name="bpuc")
+    ir_version = IR_VERSION if writer.opset <= OPSET else max(IR_VERSION, 10)
+    return onnx.helper.make_model(graph, opset_imports=imports, ir_version=ir_version, producer_name="bpuc")
 
 
 def _opset(ops: Sequence[Op]) -> int:

@@ -187,10 +187,14 @@ def test_stages_are_kept_under_the_vendor_names(bpuc: Bpuc, tmp_path: Path) -> N
     stages = tmp_path / "stages"
     words = ("--march", "bayes-e", "--data", HYBRID_DATA, "-o", tmp_path / "h.bpuc", "--keep-stages", stages)
     assert bpuc("compile", HYBRID, *words).code == 0
-    for stage in ("original_float_model", "optimized_float_model"):
+    words = ("--data", HYBRID_DATA, "-o", tmp_path / "h.calib.json", "--export-qdq", stages / "hybrid_qdq.onnx")
+    assert bpuc("calibrate", HYBRID, *words).code == 0
+    quantized = ("calibrated_model", "ptq_model", "quantized_model", "qdq")
+    for stage in ("original_float_model", "optimized_float_model", *quantized):
         kept = onnx.load(stages / f"hybrid_{stage}.onnx")
         onnx.checker.check_model(kept, full_check=True)
         assert {n.domain for n in kept.graph.node} == {""}
+        assert ("QuantizeLinear" in {n.op_type for n in kept.graph.node}) == (stage in quantized)
 
 
 @pytest.mark.parametrize("march", ["bernoulli2", "bayes", "bayes-e", "nash-e", "nash-m", "nash-p"])
