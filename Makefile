@@ -1,13 +1,14 @@
 # make demo   a first look: own venv, install, then calibrate, compile, run and profile two real models
 # make test   install, lint, types, all tests (below 15 minutes on 2 cores)
 # make conformance   all of onnx's node tests; writes docs/conformance.md (some minutes)
+# make fuzz   damaged files of every kind, a minute each (FUZZ='--seconds 600' for longer)
 # make bench  slow measurements; writes docs/BENCHMARKS.md
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test conformance bench lint types clean install
+.PHONY: demo test conformance fuzz bench lint types clean install
 
 install: $(STAMP)
 
@@ -34,6 +35,9 @@ test: lint types
 
 conformance: $(STAMP)
 	$(BIN)/python -m tests.conformance.record
+
+fuzz: $(STAMP)
+	$(BIN)/python -m tests.fuzz.run $(FUZZ)
 
 bench: $(STAMP)
 	$(BIN)/python -m pytest tests/bench -s -o python_files="bench_*.py"

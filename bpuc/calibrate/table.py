@@ -98,7 +98,7 @@ def load_calibration(path: str | os.PathLike[str]) -> Calibration:
                 for name, e in value.get("weights", {}).items()
             },
         )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
+    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as e:
         raise FileError(
             f"{path} is no valid calibration file: {type(e).__name__} {e}", hint="write it with `bpuc calibrate`"
         ) from e

@@ -74,7 +74,10 @@ def to_config(
 def _find(folder: Path, text: str) -> Path:
     """A path relative to the file's folder, or to the current one when it exists only there."""
     beside = folder / (Path(text).expanduser() if text.startswith("~/") else Path(text))
-    return Path(text) if not beside.exists() and Path(text).exists() else beside
+    try:
+        return Path(text) if not beside.exists() and Path(text).exists() else beside
+    except (OSError, ValueError):  # no path of any file: too long, or with a zero byte
+        return beside
 
 
 def _check_known(

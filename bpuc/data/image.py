@@ -97,7 +97,8 @@ def _open(path: Path, mode: str) -> Image.Image:
                 raise DataError(f"{path.name} has more than 8 bits a channel", where=str(path), want="an 8-bit image")
             upright = ImageOps.exif_transpose(image)
             return upright.convert(mode)
-    except (UnidentifiedImageError, Image.DecompressionBombError, SyntaxError, ValueError, EOFError) as e:
+    # a damaged length asks Pillow for memory that nobody has
+    except (UnidentifiedImageError, MemoryError, Image.DecompressionBombError, SyntaxError, ValueError, EOFError) as e:
         raise DataError(f"{path.name} is damaged or no image", where=str(path)) from e
     except OSError as e:
         if e.errno is not None:

@@ -19,6 +19,7 @@ DATA_DEPENDENT = ("NonZero", "NonMaxSuppression", "Compress", "Unique", "StringS
 SAME_SHAPE = ("GroupNormalization", "MeanVarianceNormalization")
 # their results' shapes are found by running them where inference finds none, see `types_by_running`
 RUNNABLE = ("Loop", "Scan", "Attention")  # and STFT always: onnx finds one frame less or more
+LARGEST = 2**31 - 1  # dimension of a result without elements; numpy makes none beyond
 SMALL = 4096  # elements of a constant that inference may want to see
 
 
@@ -74,6 +75,12 @@ class Inference:
         if proto is not None and proto.WhichOneof("value") not in (None, "tensor_type"):
             raise ModelError(f"node '{name}' ({node.op_type}) gives no tensor", where=where, want="tensors only")
         shape = _static(proto)
+        if shape is not None and 0 in shape and max(shape) > LARGEST:
+            raise ModelError(
+                f"the result of node '{name}' ({node.op_type}) has shape {list(shape)}",
+                where=where,
+                want=f"dimensions up to {LARGEST}",
+            )
         if proto is not None and shape is not None:
             element = proto.tensor_type.elem_type
             if element not in ELEMENT:

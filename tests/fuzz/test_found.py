@@ -1,0 +1,67 @@
+"""What fuzzing found, as cases of their own."""
+
+import json
+import struct
+import zlib
+
+import numpy as np
+import onnx
+import pytest
+from PIL import Image
+
+from bpuc.base.errors import DataError, FileError, ModelError
+from bpuc.calibrate import load_calibration
+from bpuc.config import load_config
+from bpuc.data import InputSpec, open_data
+from tests.fuzz.targets import TARGETS
+from tests.unit.ops.onnx_cases import imported
+
+
+def test_a_result_without_elements_and_with_a_huge_dimension(tmp_path):
+    proto = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> g (float[1, 1] x) => (float[a, b] y) <int64[2] s = {0, 0}> '
+        "{ y = Expand(x, s) }"
+    )
+    proto.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(np.array([0, 2**62]), "s"))
+    with pytest.raises(ModelError, match="shape"):
+        imported(proto, tmp_path)
+
+
+def test_an_axis_of_a_calibration_that_is_infinite(tmp_path):
+    value = json.loads(TARGETS["calibration"].healthy())
+    value["weights"]["w"]["axis"] = "AXIS"
+    (tmp_path / "c.calib.json").write_text(json.dumps(value).replace('"AXIS"', "1e400"))
+    with pytest.raises(FileError, match="calibration"):
+        load_calibration(tmp_path / "c.calib.json")
+
+
+def test_a_path_in_yaml_that_no_file_has(tmp_path):
+    (tmp_path / "c.yaml").write_text(f"model_parameters: {{onnx_model: {'m' * 5000}}}")
+    config = load_config(tmp_path / "c.yaml")
+    assert config.model.name == "m" * 5000
+
+
+def test_an_image_that_asks_for_more_memory_than_there_is(tmp_path, monkeypatch):
+    Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(tmp_path / "a.png")
+    (tmp_path / "c.yaml").write_text(
+        "input_parameters: {input_name: x, input_type_train: rgb, input_layout_train: NCHW}"
+    )
+
+    def full(*_):
+        raise MemoryError
+
+    monkeypatch.setattr("PIL.ImageOps.exif_transpose", full)
+    (tmp_path / "images").mkdir()
+    (tmp_path / "a.png").rename(tmp_path / "images" / "a.png")
+    with pytest.raises(DataError, match=r"a\.png is damaged"):
+        list(open_data(tmp_path / "images", [InputSpec("x", (1, 3, 8, 8))], load_config(tmp_path / "c.yaml")))
+
+
+def test_a_chunk_of_a_png_that_claims_two_gigabytes(tmp_path):
+    """The file says so itself; whatever Pillow makes of it, the answer is an error of ours or an image."""
+    head = b"\x89PNG\r\n\x1a\n"
+    body = b"IHDR" + struct.pack(">IIBBBBB", 8, 8, 8, 2, 0, 0, 0)
+    raw = head + struct.pack(">I", 13) + body + struct.pack(">I", zlib.crc32(body)) + b"\x7f\xff\xff\xffIDAT1234"
+    (tmp_path / "fuzz.png").write_bytes(raw)
+    with pytest.raises(DataError):
+        TARGETS["image"].use(tmp_path / "fuzz.png")
