@@ -45,12 +45,23 @@ class Traffic:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Traffic of every instruction, the instructions whose results each one reads, and both peaks in bytes."""
+    """Traffic of every instruction, the instructions whose results each one reads, and the bytes held while it runs:
+    on chip, and in DDR with the constants."""
 
     traffic: list[Traffic]
     producers: list[list[int]]
-    sram_peak: float
-    ddr_peak: float
+    sram: list[float]
+    ddr: list[float]
+
+    @property
+    def sram_peak(self) -> float:
+        """Most bytes held on chip at a time."""
+        return max(self.sram, default=0.0)
+
+    @property
+    def ddr_peak(self) -> float:
+        """Most bytes held in DDR at a time."""
+        return max(self.ddr, default=0.0)
 
 
 @dataclass(frozen=True)
@@ -104,8 +115,8 @@ def place_values(program: Program, values: list[Value], producers: list[list[int
     return MemoryPlan(
         traffic,
         producers,
-        min(hw.sram_bytes, float(live.max(initial=0.0))),
-        len(program.constants) + float(np.cumsum(spilled).max(initial=0.0)),
+        np.minimum(live[:n], hw.sram_bytes).tolist(),
+        (len(program.constants) + np.maximum(np.cumsum(spilled)[:n], 0.0)).tolist(),
     )
 
 

@@ -90,6 +90,7 @@ def _records(program: Program, rows: list[Row], hw: Hardware) -> list[dict[str, 
     nodes = {n["name"]: n for n in program.report.get("nodes", [])}
     tensors = {t["name"]: t for t in program.report.get("tensors", [])}
     by_op = {r.op: r for r in rows if r.op >= 0}
+    wired = {t for n in nodes.values() for t in n["outputs"]} | {t["name"] for t in program.report.get("inputs", [])}
     records = [_overhead(r) for r in rows if r.op < 0]
     now = 0.0
     for index, symbol in enumerate(program.ops):
@@ -113,6 +114,8 @@ def _records(program: Program, rows: list[Row], hw: Hardware) -> list[dict[str, 
                 "reason": node.get("reason"),
                 "remedy": node.get("remedy"),
                 "onnx_nodes": list(symbol.onnx_nodes),
+                "inputs": [t for t in node.get("inputs", []) if t in wired],
+                "outputs": outputs,
             }
         )
     records.sort(key=lambda r: (r["start_us"], r["end_us"]))
@@ -139,6 +142,8 @@ def _numbers(row: Row, hw: Hardware) -> dict[str, Any]:
         "macs": row.macs,
         "read_bytes": round(row.constants + row.loads),
         "write_bytes": round(row.stores),
+        "sram_bytes": round(row.sram),
+        "ddr_bytes": round(row.ddr),
         "bound": "overhead" if row.overhead >= max(row.compute, transfer) else bound,
     }
 
@@ -163,6 +168,8 @@ def _overhead(row: Row) -> dict[str, Any]:
         "macs": 0,
         "read_bytes": 0,
         "write_bytes": 0,
+        "sram_bytes": None,
+        "ddr_bytes": None,
         "bound": "overhead",
         "shape": None,
         "dtype": None,
@@ -170,6 +177,8 @@ def _overhead(row: Row) -> dict[str, Any]:
         "reason": reason,
         "remedy": None,
         "onnx_nodes": [],
+        "inputs": [],
+        "outputs": [],
     }
 
 

@@ -34,6 +34,7 @@ def build_rows(program: Program, plan: MemoryPlan, hw: Hardware) -> list[Row]:
         row.loads += traffic.loads
         row.stores += traffic.stores
         row.macs += ins.work().macs
+        row.sram, row.ddr = max(row.sram, plan.sram[i]), max(row.ddr, plan.ddr[i])
         row.producers += [place[program.instructions[p].op] for p in plan.producers[i]]
         engines = busy.setdefault(ins.op, {})
         engine = ins.work().engine.value

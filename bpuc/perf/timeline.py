@@ -32,6 +32,8 @@ class Row:
     loads: float = 0.0
     stores: float = 0.0
     macs: int = 0
+    sram: float = 0.0  # bytes held on chip and in DDR while it runs
+    ddr: float = 0.0
     producers: list[int] = field(default_factory=list)  # rows
     start: float = 0.0
     end: float = 0.0

@@ -47,6 +47,10 @@ def test_a_chain_by_hand():
     assert s["throughput_fps"] == pytest.approx(1e6 / max(s["bpu_us"] / 2, s["cpu_us"] / 4))
     assert (s["macs"], s["ddr_read_bytes"], s["ddr_write_bytes"]) == (147456, 512 + 2304, 512)
     assert s["sram_peak_bytes"] == 1024
+    # the value between the convolutions waits on chip; input or output, the weights and one scale in DDR
+    assert [r[n]["sram_bytes"] for n in ("quant", "conv1", "conv2")] == [0, 1024, 1024]
+    assert [r[n]["ddr_bytes"] for n in ("conv1", "conv2")] == [2304 + 8 + 512] * 2
+    assert r["_call_1"]["sram_bytes"] is None
     assert perf["estimate"] is True
     assert perf["schema"] == "bpuc.perf/1"
     json.dumps(perf, allow_nan=False)
