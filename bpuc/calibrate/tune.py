@@ -1,7 +1,7 @@
 """Choose thresholds by what the readers of a tensor make of its rounding and clipping.
 
 An observer looks at a tensor alone. Here every candidate threshold is judged on a sample of rows by the error at the
-results of all readers, each relative to its result: through the weights of a convolution (taps as if independent),
+results of all readers, each relative to its result: through the weights of a convolution (all as if independent),
 through the function of a table (what a SiLU maps to nothing needs no range), else as it is. Tensors between which
 values only move are one, since they will have one scale. The weights are taken in float, so thresholds do not hang on
 one another.
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from bpuc.calibrate.table import TensorRange
 from bpuc.ir import Graph, Op, Tensor
 from bpuc.observe.rows import Rows
-from bpuc.ops.attrs import ConvAttrs, PReluAttrs
+from bpuc.ops.attrs import PReluAttrs
 from bpuc.ops.base import Behaviour
 from bpuc.ops.registry import get
 from bpuc.ops.table import function_of
@@ -26,11 +26,14 @@ from bpuc.passkit.channels import channel_axes, read_axis
 from bpuc.passkit.scales import moved_together
 from bpuc.passkit.weights import by_input, with_weights
 
+Floats = npt.NDArray[np.float64]
 # relative squared error at a reader's result, for a threshold
 Error = Callable[[float], float]
 
 # candidates: quarters of an octave below and above the observer's threshold
-_LOWEST, _HIGHEST, _STEPS = -16, 4, 4
+_LOWEST, _HIGHEST, _STEPS = 16, 4, 4
+# how many candidates in a row may be worse
+_PATIENCE = 3
 # a candidate must be this much better than the observer's
 _WORTH = 0.97
 # rows are too few to say how rare the values are that a lower threshold clips
@@ -66,17 +69,24 @@ def tune_thresholds(
 
 
 def _choose(group: list[Tensor], errors: list[Error], found: dict[str, TensorRange]) -> None:
-    """Set the best threshold for a group."""
+    """Set the best threshold for a group: walk down from the observer's, then up, until it gets worse."""
     top = max(group, key=lambda t: found[t.name].threshold)
     start = found[top.name].threshold
     largest = max(max(-found[t.name].low, found[t.name].high) for t in group)
-    candidates = [start * 2.0 ** (k / _STEPS) for k in range(_LOWEST, _HIGHEST + 1) if k]
-    candidates = [t for t in candidates if t < largest] + ([largest] if largest > start else [])
     best, least = start, sum(e(start) for e in errors) * _WORTH
-    for t in candidates:
-        error = sum(e(t) for e in errors)
-        if error < least:
-            best, least = t, error
+    for direction in (-1, 1):
+        worse = 0
+        for k in range(1, (_LOWEST if direction < 0 else _HIGHEST) + 1):
+            t = start * 2.0 ** (direction * k / _STEPS)
+            if t >= largest and (direction < 0 or largest <= start):
+                continue
+            error = sum(e(min(t, largest)) for e in errors)
+            if error < least:
+                best, least, worse = min(t, largest), error, 0
+            else:
+                worse += 1
+            if worse == _PATIENCE or t >= largest:
+                break
     if best > start:
         found[top.name] = replace(found[top.name], threshold=float(best), observer="tuned")
     else:
@@ -99,49 +109,43 @@ def _readers(graph: Graph, tensor: Tensor, axis: int | None, sample: Rows | None
         if behaviour is Behaviour.MOVES:
             continue
         if index == 0 and with_weights(op) and axis == read_axis(op) and sample.shape[1] == tensor.shape[axis]:
-            found.append(_linear(sample, _power_through(op)))
+            found.append(_linear(sample, _through(op)))
         elif index == 0 and behaviour is Behaviour.MAPS and not isinstance(op.attrs, PReluAttrs):
             found.append(_mapped(sample, function_of(op)))
         elif op.kind == "Mul" and op.inputs[0] is op.inputs[1]:
             found.append(_mapped(sample, np.square))
         else:
-            found.append(_linear(sample, _power))
+            found.append(_linear(sample, None))
     if tensor in graph.outputs:
-        found.append(_linear(sample, _power))
+        found.append(_linear(sample, None))
     return found
 
 
-def _power(e: Rows) -> float:
-    return float(np.square(e, dtype=np.float64).sum())
+def _through(op: Op) -> Floats:
+    """Power at the op's results for each channel of its operand, as if channels and taps were independent."""
+    w = by_input(op, op.input(1).value()).astype(np.float32)
+    return np.asarray(np.einsum("cot,cot->c", w, w), np.float64)
 
 
-def _power_through(op: Op) -> Callable[[Rows], float]:
-    """The sum of squares of an op's results for rows of its operand, taps as if they were independent."""
-    w = by_input(op, op.input(1).value()).astype(np.float32)  # [C, outputs of the group, taps]
-    groups = op.attrs.group if isinstance(op.attrs, ConvAttrs) else w.shape[0] if op.kind == "Affine" else 1
-    flat = w.reshape(groups, w.shape[0] // groups, -1)
-    gram = np.matmul(flat, flat.transpose(0, 2, 1))  # [groups, C / groups, C / groups]
+def _linear(sample: Rows, weights: Floats | None) -> Error:
+    """Error at a linear reader; weights: of each channel, None where all count alike."""
 
-    def power(e: Rows) -> float:
-        parts = e.reshape(len(e), groups, -1).transpose(1, 0, 2)
-        return float(np.einsum("grc,grc->", np.matmul(parts, gram), parts, dtype=np.float64))
+    def power(squares: Rows) -> float:
+        by_channel = squares.sum(0, dtype=np.float64)
+        return float(by_channel.sum() if weights is None else (by_channel * weights).sum())
 
-    return power
-
-
-def _linear(sample: Rows, power: Callable[[Rows], float]) -> Error:
-    whole = max(power(sample), 1e-30)
+    whole = max(power(np.square(sample)), 1e-30)
 
     def error(threshold: float) -> float:
         integers, kept = _rounded(sample, threshold)
-        difference = integers * np.float32(threshold / _QMAX) - sample
-        inside = np.where(kept, difference, np.float32(0))
-        return (power(inside) + _CLIPPING * power(difference - inside)) / whole
+        squares = np.square(integers * np.float32(threshold / _QMAX) - sample)
+        squares[~kept] *= np.float32(_CLIPPING)
+        return power(squares) / whole
 
     return error
 
 
-def _mapped(sample: Rows, function: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]) -> Error:
+def _mapped(sample: Rows, function: Callable[[Floats], Floats]) -> Error:
     with np.errstate(all="ignore"):
         want = function(sample.astype(np.float64))
     good = np.isfinite(want)
@@ -150,10 +154,11 @@ def _mapped(sample: Rows, function: Callable[[npt.NDArray[np.float64]], npt.NDAr
     def error(threshold: float) -> float:
         integers, kept = _rounded(sample, threshold)
         with np.errstate(all="ignore"):
-            got = function(integers.astype(np.float64) * (threshold / _QMAX))
-        difference = np.square(np.nan_to_num(got, nan=0.0, posinf=1e30, neginf=-1e30) - want)
-        weight = np.where(kept, 1.0, _CLIPPING)
-        return min(float((difference * weight)[good].sum()) / whole, 1e6)
+            table = function(np.arange(-_QMAX - 1, _QMAX + 1, dtype=np.float64) * (threshold / _QMAX))
+        got = np.nan_to_num(table, nan=0.0, posinf=1e30, neginf=-1e30)[integers.astype(np.int64) + _QMAX + 1]
+        squares = np.square(got - want)
+        squares[~kept] *= _CLIPPING
+        return min(float(squares[good].sum()) / whole, 1e6)
 
     return error
 
