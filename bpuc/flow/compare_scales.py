@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 
@@ -11,11 +9,10 @@ import numpy as np
 
 from bpuc.base.errors import DataError
 from bpuc.execute.ort import FloatExecutor
-from bpuc.flow.calibrate import Progress, open_source
-from bpuc.flow.compile import compile_model
-from bpuc.flow.prepare import prepare
+from bpuc.flow.calibrate import Progress
+from bpuc.flow.compile import calibrated, compile_prepared
+from bpuc.flow.judge import closeness, float_outputs
 from bpuc.flow.request import Request
-from bpuc.ir import Tensor
 from bpuc.perf import estimate
 from bpuc.plugins import get_target
 from bpuc.sim.fast.engine import FastEngine
@@ -40,28 +37,29 @@ class Variant:
 
 
 def compare_scales(request: Request, samples: int = 4, progress: Progress | None = None) -> list[Variant]:
-    """Compile each variant and run it on the first samples of the data.
+    """Compile each variant from one calibration and run it on the first samples of the data.
 
     Raises:
         DataError: no data were named; accuracy cannot be compared without.
     """
-    prepared = prepare(request)
-    source = open_source(request, prepared)
+    prepared, source = calibrated(request, progress)
     if source is None:
         raise DataError("no data were named", hint="use --data PATH: accuracy is measured on it")
     feeds = list(islice(iter(source), samples))
-    wanted = dict(_outputs(prepared.graph.outputs, prepared.graph.output_names))
+    wanted = float_outputs(prepared.graph)
     executor = FloatExecutor(prepared.graph, list(wanted.values()), request.threads)
     truth = [dict(executor.run(f)) for f in feeds]
     found = []
     for mode, equalize in VARIANTS:
         options = replace(request.options, share_scales=mode, equalize=equalize)
-        program = compile_model(replace(request, options=options), progress).program
+        ctx = replace(prepared.ctx.twin(), options=options)
+        twin = replace(prepared, graph=prepared.graph.copy(), ctx=ctx, passes=[])
+        program = compile_prepared(replace(request, options=options), twin, source).program
         engine = FastEngine(program, request.threads)
         errors = []
         for feed, floats in zip(feeds, truth):
             result = engine.run(feed)
-            errors += [_error(floats[t], result[name]) for name, t in wanted.items()]
+            errors += [closeness(floats[t], result[name]) for name, t in wanted.items()]
         report = program.report
         lost = [b for g in report["groups"] for b in g["bits_lost"].values()]
         summary = estimate(program, get_target(program.march))["summary"]
@@ -76,23 +74,6 @@ def compare_scales(request: Request, samples: int = 4, progress: Progress | None
             )
         )
     return found
-
-
-def _outputs(tensors: list[Tensor], names: list[str]) -> Iterator[tuple[str, str]]:
-    """(output name, tensor name) of the float outputs."""
-    for tensor, name in zip(tensors, names):
-        if tensor.dtype.is_float and tensor.const is None:
-            yield name, tensor.name
-
-
-def _error(want: np.ndarray, got: np.ndarray) -> tuple[float, float]:
-    """Cosine similarity, and signal to quantization noise in dB (at most 120)."""
-    a, b = want.astype(np.float64).ravel(), got.astype(np.float64).ravel()
-    norm = math.sqrt(float(a @ a) * float(b @ b))
-    noise = float(np.square(a - b).sum())
-    power = float(a @ a)
-    sqnr = 120.0 if noise <= power * 1e-12 else 10 * math.log10(max(power, 1e-30) / noise)
-    return (float(a @ b) / norm if norm > 0 else 1.0), sqnr
 
 
 def as_rows(variants: list[Variant]) -> list[dict[str, float | int | str]]:

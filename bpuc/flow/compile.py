@@ -11,6 +11,7 @@ from bpuc.base.errors import ConfigError
 from bpuc.calibrate.noise import ReaderNoise
 from bpuc.data import DataSource
 from bpuc.flow.calibrate import Progress, open_source, ranges_of
+from bpuc.flow.judge import OutputJudge
 from bpuc.flow.prepare import Prepared, prepare
 from bpuc.flow.qat import check_complete
 from bpuc.flow.refine import afford, measure
@@ -19,8 +20,9 @@ from bpuc.flow.request import Request, make_request
 from bpuc.flow.stages import keep_quantized_stages
 from bpuc.ir import Graph, Op
 from bpuc.lower import lower
+from bpuc.ops.base import Array
 from bpuc.passkit import Stage, run_pipeline
-from bpuc.passkit.context import Noise, Trial
+from bpuc.passkit.context import Judge, Noise, PassContext, Trial
 from bpuc.perf.cost import rescale_us
 from bpuc.plugins import pipeline
 from bpuc.program import Program
@@ -43,16 +45,35 @@ def compile_model(request: Request, progress: Progress | None = None, assume: bo
     Raises:
         ConfigError: no march, or an option that does not fit the model. ModelError, DataError, FileError: their fault.
     """
+    prepared, source = calibrated(request, progress, assume)
+    return compile_prepared(request, prepared, source)
+
+
+def calibrated(
+    request: Request, progress: Progress | None = None, assume: bool = True
+) -> tuple[Prepared, DataSource | None]:
+    """The model as `prepare` gives it, with the ranges of its tensors, and the data, if any were named.
+
+    Raises:
+        As `compile_model`.
+    """
     if request.march is None:
         raise ConfigError("no march was named", hint="--march bayes-e, or model_parameters.march in the YAML file")
     prepared = prepare(request)
     source = open_source(request, prepared)
     ranges_of(request, prepared, source, progress, assume)
+    return prepared, source
+
+
+def compile_prepared(request: Request, prepared: Prepared, source: DataSource | None) -> Compiled:
+    """Place, quantize and lower what `calibrated` gave; changes it, `refine.twin` makes a copy first."""
     ctx, graph, target = prepared.ctx, prepared.graph, prepared.ctx.need_target()
     ctx.rescale_us = partial(rescale_us, dtype_bytes=1, target=target)
     if source is not None and not request.random_data:
         ctx.measure = partial(_measure, source, request.threads)
         ctx.trial = partial(_trial, source, request.threads)
+        if ctx.options.effort >= 1:
+            ctx.judge = _judge(request, prepared, source)
         measure(request, prepared, source)
         afford(request, prepared)
     keep_quantized_stages(request, prepared)
@@ -86,6 +107,18 @@ def _measure(source: DataSource, threads: int | None, graph: Graph, readers: lis
 
 def _trial(source: DataSource, threads: int | None, graph: Graph, readers: list[Op]) -> Trial:
     return ReaderNoise(graph, source, readers, threads).trial
+
+
+def _judge(request: Request, prepared: Prepared, source: DataSource) -> Judge:
+    """Float outputs are computed on first use: most models have nothing to judge."""
+    made: list[OutputJudge] = []
+
+    def judge(graph: Graph, ctx: PassContext) -> Array:
+        if not made:
+            made.append(OutputJudge(graph, prepared.model, source, request.threads))
+        return made[0](graph, ctx)
+
+    return judge
 
 
 def compile_for_perf(model: str | None, march: str | None, options: Mapping[str, Any]) -> Program:

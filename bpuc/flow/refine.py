@@ -56,22 +56,7 @@ def quantized_copy(graph: Graph, ctx: PassContext, passes: Sequence[Pass] | None
     Args:
         passes: the first of those that quantize, in place of all.
     """
-    graph = graph.copy()
-    ctx = replace(
-        ctx,
-        ranges={name: replace(r) for name, r in ctx.ranges.items()},
-        channels=dict(ctx.channels),
-        weights=dict(ctx.weights),
-        warnings=[],
-        groups=[],
-        rescales=[],
-        avoided=[],
-        avoided_elements={},
-        cut_reasons={},
-        segment_reasons={},
-        int16=set(ctx.int16),
-        prefer_int16=set(ctx.prefer_int16),
-    )
+    graph, ctx = graph.copy(), ctx.twin()
     run_pipeline(graph, pipeline("place"), ctx)
     run_pipeline(graph, pipeline("quantize") if passes is None else passes, ctx, start=Stage.PLACED)
     return graph

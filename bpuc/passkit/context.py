@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -120,6 +120,10 @@ class Avoided:
 Noise = Callable[[Tensor, Op, float, float, float], "float | None"]
 
 
+# SQNR in dB [samples, outputs] of the network's outputs on calibration data, if the graph (placed, still in float) were
+# quantized now under this context
+Judge = Callable[[Graph, "PassContext"], np.ndarray]
+
 # relative squared error of an op's result, with its first operand rounded to the given threshold per channel and its
 # weights replaced by these and rounded
 Trial = Callable[[Op, np.ndarray, np.ndarray], float]
@@ -154,6 +158,7 @@ class PassContext:
     measure: Callable[[Graph, list[Op]], Noise] | None = None
     noise: Noise | None = None
     trial: Callable[[Graph, list[Op]], Trial] | None = None
+    judge: Judge | None = None
     rescale_us: Callable[[int], float] | None = None
     # error of the outputs when a tensor alone is rounded, by name
     sensitivity: dict[str, float] = field(default_factory=dict)
@@ -173,6 +178,25 @@ class PassContext:
         if self.target is None:
             raise ConfigError("this step needs a march", hint="name one with --march")
         return self.target
+
+    def twin(self) -> PassContext:
+        """The same options, statistics and decisions, for passes that are to leave this context as it is."""
+        return replace(
+            self,
+            ranges={name: replace(r) for name, r in self.ranges.items()},
+            channels=dict(self.channels),
+            weights=dict(self.weights),
+            fixed_by_file=set(self.fixed_by_file),
+            warnings=list(self.warnings),
+            groups=list(self.groups),
+            rescales=list(self.rescales),
+            avoided=list(self.avoided),
+            avoided_elements=dict(self.avoided_elements),
+            cut_reasons=dict(self.cut_reasons),
+            segment_reasons=dict(self.segment_reasons),
+            int16=set(self.int16),
+            prefer_int16=set(self.prefer_int16),
+        )
 
     def warn(self, code: str, message: str, where: str = "") -> None:
         self.warnings.append(Warn(code, message, where))

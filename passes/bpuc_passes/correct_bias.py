@@ -56,7 +56,7 @@ def operand_mean(op: Op, ctx: PassContext) -> Floats | None:
     """Mean of each channel of operand 0 in the units that the weights expect, or None where it is not known."""
     x = op.input(0)
     seen = ctx.channels.get(x.name)
-    if seen is None or x.quant is None or seen.axis != read_axis(op) or set(x.gain) != {1.0}:
+    if seen is None or x.quant is None or seen.axis != read_axis(op):
         return None
     # where channels have scales of their own, their ratio is in the weights
     return seen.mean * (x.quant.unit / np.asarray(x.quant.scale))

@@ -3,9 +3,9 @@
 Where a branch reaches only t of the group's threshold T, the ratio r moves into weights: the convolution that produces
 the branch gets weights and bias times r, the slices of the concat's readers that see it get weights divided by r.
 Everything between must be positively homogeneous: f(r*x) = r*f(x). No rescale, and the branch keeps its bits; the price
-is paid in the readers' weights, whose slices get smaller beside the others, so each ratio is kept only where the
-measured error falls. After Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Correction"
-(2019), applied across a concat.
+is paid in the readers' weights, whose slices get smaller beside the others. So a ratio is proposed where the measured
+error at the readers falls, and kept where that of the network's outputs does. After Nagel et al., "Data-Free
+Quantization Through Weight Equalization and Bias Correction" (2019), applied across a concat.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bpuc.base.channels import ChannelStats
 from bpuc.ir import Graph, Op, Tensor
 from bpuc.ops.attrs import AxisAttrs, ConvAttrs, MatMulAttrs
 from bpuc.passkit import Change, Numerics, Pass, PassContext, Stage
 from bpuc.passkit.context import Range
 from bpuc.passkit.rewrite import as_float32, set_const
 from bpuc.passkit.scales import is_mover
+from bpuc.passkit.search import keep_gains
 from bpuc.passkit.weights import with_weights
 
 # kinds between a producer and its concat that scale with their operand
@@ -30,6 +32,8 @@ _HOMOGENEOUS = {
 _INSIDE_CHANNEL = ("MaxPool", "Resize", "Pad")
 # ratios worth trying, and the least gain at the readers (relative mean squared error) that is worth a change
 _LEAST_RATIO, _LEAST_GAIN = 1.2, 0.03
+# gain at the network's outputs that is worth a change, and how many times they are measured at most
+_LEAST_DB, _TRIALS = 0.02, 12
 
 
 @dataclass(frozen=True)
@@ -43,11 +47,38 @@ class EqualizeBranches(Pass):
     def run(self, graph: Graph, ctx: PassContext) -> list[Change]:
         if not ctx.options.equalize or ctx.trial is None:
             return []
+        plans = _plans(graph.copy(), ctx.twin())
+        kept, gain = plans, 0.0
+        if ctx.judge is not None and plans:
+            judge = ctx.judge
+
+            def score(some: list[Plan]) -> np.ndarray:
+                twin, after = graph.copy(), ctx.twin()
+                for plan in some:
+                    _apply(twin, after, plan)
+                return judge(twin, after)
+
+            best_first = sorted(plans, key=lambda p: (-p.gain_db, p.concat))
+            kept, gain = keep_gains(best_first, score, _LEAST_DB, _TRIALS)
+            kept = [p for p in plans if p in kept]
         changes = []
-        for concat in graph:
-            if concat.kind == "Concat" and concat.device == "BPU":
-                changes += _equalize(graph, ctx, concat)
+        for plan in kept:
+            _apply(graph, ctx, plan)
+            ratios = ", ".join(f"{name} x{r:.3g}" for name, r in plan.ratios.items())
+            why = f"error at its readers falls by {plan.gain_db:.2f} dB on calibration data"
+            if ctx.judge is not None:
+                why += f", that of the outputs by {gain:.2f} dB for all concats together"
+            changes.append(Change(f"equalized {ratios}", plan.concat, why))
         return changes
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Ratios for the operands of one concat, and what they gain at its readers."""
+
+    concat: str
+    ratios: dict[str, float]
+    gain_db: float
 
 
 @dataclass(frozen=True)
@@ -60,51 +91,70 @@ class Branch:
     producer: Op
     tensors: tuple[Tensor, ...]
 
+    @property
+    def name(self) -> str:
+        return self.tensors[0].name
 
-def _equalize(graph: Graph, ctx: PassContext, concat: Op) -> list[Change]:
-    joined: list[Tensor] = []
-    readers = _readers(graph, concat.out, _axis(concat), joined)
+
+def _plans(graph: Graph, ctx: PassContext) -> list[Plan]:
+    """A plan for every concat whose readers gain, each made with the ones before it in place; changes its arguments."""
+    found = []
+    for concat in graph:
+        if concat.kind == "Concat" and concat.device == "BPU":
+            plan = _plan(graph, ctx, concat)
+            if plan is not None:
+                _apply(graph, ctx, plan)
+                found.append(plan)
+    return found
+
+
+def _plan(graph: Graph, ctx: PassContext, concat: Op) -> Plan | None:
+    readers = _readers(graph, concat.out, _axis(concat), [])
     if not readers or ctx.trial is None or concat.out.name not in ctx.ranges:
-        return []
+        return None
     branches = _branches(graph, ctx, concat)
     top = max([ctx.ranges[concat.out.name].threshold, *(b.threshold for b in branches)])
     candidates = [b for b in branches if top / b.threshold >= _LEAST_RATIO]
     if not candidates:
-        return []
+        return None
     trial = ctx.trial(graph, readers)
-    channels = concat.out.shape[_axis(concat)]
-    gains = np.ones(channels)
+    gains = np.ones(concat.out.shape[_axis(concat)])
 
     def error(g: np.ndarray) -> float:
         return sum(trial(op, top / g, _reader_weights(op, g)) for op in readers)
 
     before = best = error(gains)
-    chosen: dict[int, float] = {}
-    for index, branch in enumerate(candidates):
+    chosen: dict[str, float] = {}
+    for branch in candidates:
         ratio = top / branch.threshold
         for r in (ratio, ratio**0.5):
             tried = gains.copy()
             tried[branch.start : branch.stop] = r
             found = error(tried)
             if found < best * (1 - _LEAST_GAIN):
-                best, chosen[index] = found, r
+                best, chosen[branch.name] = found, r
                 kept = tried
-        if index in chosen:
+        if branch.name in chosen:
             gains = kept
-    if not chosen:
-        return []
+    return Plan(concat.name, chosen, float(10 * np.log10(before / max(best, 1e-30)))) if chosen else None
+
+
+def _apply(graph: Graph, ctx: PassContext, plan: Plan) -> None:
+    """Move the plan's ratios into the weights of producers and readers."""
+    concat = next(op for op in graph if op.name == plan.concat)
+    joined: list[Tensor] = []
+    readers = _readers(graph, concat.out, _axis(concat), joined)
+    gains = np.ones(concat.out.shape[_axis(concat)])
+    for branch in _branches(graph, ctx, concat):
+        if branch.name in plan.ratios:
+            gains[branch.start : branch.stop] = plan.ratios[branch.name]
+            _scale_branch(graph, ctx, branch, plan.ratios[branch.name])
     for tensor in joined:
         tensor.gain, tensor.gain_axis = tuple(float(g) for g in gains), _axis(concat)
-    for index, r in chosen.items():
-        _scale_branch(graph, ctx, candidates[index], r)
+        _scale_statistics(ctx, tensor, gains)
     for op in readers:
         set_const(graph, op, 1, as_float32(_reader_weights(op, gains)), f"{op.name}_weight")
         ctx.weights.pop(op.input(1).name, None)
-    won = 10 * np.log10(before / max(best, 1e-30))
-    ratios = ", ".join(f"{candidates[i].tensors[0].name} x{r:.3g}" for i, r in chosen.items())
-    return [
-        Change(f"equalized {ratios}", concat.name, f"error at its readers falls by {won:.2f} dB on calibration data")
-    ]
 
 
 def _axis(concat: Op) -> int:
@@ -194,8 +244,19 @@ def _scale_branch(graph: Graph, ctx: PassContext, branch: Branch, r: float) -> N
         op.attrs = replace(attrs, low=low, high=high)
     for tensor in branch.tensors:
         tensor.gain = tuple(g * r for g in tensor.gain)
+        _scale_statistics(ctx, tensor, r)
         seen = ctx.ranges.get(tensor.name)
         if seen is not None:
             ctx.ranges[tensor.name] = Range(
                 seen.low * r, seen.high * r, seen.threshold * r, seen.observer, seen.assumed
             )
+
+
+def _scale_statistics(ctx: PassContext, tensor: Tensor, gain: np.ndarray | float) -> None:
+    """What calibration saw of the tensor's channels, now that they hold `gain` times as much."""
+    seen = ctx.channels.get(tensor.name)
+    if seen is not None and (np.ndim(gain) == 0 or np.shape(gain) == seen.peak.shape):
+        scaled = ChannelStats(seen.axis, seen.peak * gain, seen.mean * gain, seen.square * np.square(gain))
+        ctx.channels[tensor.name] = scaled
+    else:
+        ctx.channels.pop(tensor.name, None)

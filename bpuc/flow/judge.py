@@ -1,0 +1,71 @@
+"""What a decision of the passes does to the network's outputs: integers of the fast engine against the float model.
+
+Errors at the readers of a tensor say little about the outputs: some are amplified on the way, others cancel or meet
+larger ones. So decisions about groups of scales are tried out whole, on calibration samples.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import islice
+
+import numpy as np
+
+from bpuc.data import DataSource
+from bpuc.execute.ort import FloatExecutor
+from bpuc.frontend.onnx_import import ImportedModel
+from bpuc.ir import Graph
+from bpuc.lower import lower
+from bpuc.ops.base import Array
+from bpuc.passkit import PassContext, Stage, run_pipeline
+from bpuc.passkit.macs import macs_of
+from bpuc.plugins import pipeline
+from bpuc.sim.fast.engine import FastEngine
+
+# samples of a trial, fewer where a model is so large that they would be more than these multiply-accumulates
+SAMPLES, MOST_MACS = 8, 24e9
+
+
+class OutputJudge:
+    """Quantizes copies of a graph and measures their outputs; the float outputs are computed once.
+
+    Args:
+        graph: in float, before any scale is decided.
+    """
+
+    def __init__(self, graph: Graph, model: ImportedModel, source: DataSource, threads: int | None):
+        self._types, self._threads = model.input_types, threads
+        self._names = float_outputs(graph)
+        count = min(SAMPLES, max(2, int(MOST_MACS // max(sum(map(macs_of, graph)), 1))))
+        executor = FloatExecutor(graph.copy(), list(self._names.values()), threads)
+        self._feeds = list(islice(iter(source), count))
+        self._truth = [dict(executor.run(feed)) for feed in self._feeds]
+
+    def __call__(self, graph: Graph, ctx: PassContext) -> Array:
+        """SQNR in dB, float64 [samples, outputs]; `graph` and `ctx` stay as they are."""
+        graph, ctx = graph.copy(), ctx.twin()
+        ctx.judge, ctx.options = None, replace(ctx.options, equalize=False)
+        run_pipeline(graph, pipeline("quantize"), ctx, start=Stage.PLACED)
+        engine = FastEngine(lower(graph, ctx.need_target().march, self._types), self._threads)
+        found = []
+        for feed, truth in zip(self._feeds, self._truth):
+            got = engine.run(feed)
+            found.append([closeness(truth[t], got[name])[1] for name, t in self._names.items()])
+        return np.array(found)
+
+
+def float_outputs(graph: Graph) -> dict[str, str]:
+    """Output name -> tensor name of the outputs whose error can be measured."""
+    pairs = zip(graph.outputs, graph.output_names, strict=True)
+    return {name: t.name for t, name in pairs if t.dtype.is_float and t.const is None}
+
+
+def closeness(want: Array, got: Array) -> tuple[float, float]:
+    """Cosine similarity, and signal to quantization noise in dB (at most 120)."""
+    a, b = want.astype(np.float64).ravel(), got.astype(np.float64).ravel()
+    norm = math.sqrt(float(a @ a) * float(b @ b))
+    noise = float(np.square(a - b).sum())
+    power = float(a @ a)
+    sqnr = 120.0 if noise <= power * 1e-12 else 10 * math.log10(max(power, 1e-30) / noise)
+    return (float(a @ b) / norm if norm > 0 else 1.0), sqnr
