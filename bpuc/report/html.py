@@ -21,7 +21,11 @@ from markupsafe import Markup
 from bpuc.report.labels import LABELS
 from bpuc.report.view import context, op_data
 
-_SCRIPTS = ("base.js", "timeline.js", "table.js", "roofline.js", "main.js")
+_SCRIPTS = (
+    *("base", "tip", "pointer", "find", "tl_state", "tl_tracks", "tl_draw", "tl_input"),
+    *("graph", "table", "roofline", "main"),
+)
+_STYLES = ("theme", "page", "summary", "canvas", "table", "floating", "narrow", "print")
 
 
 def render_html(perf: Mapping[str, Any], title: str) -> str:
@@ -32,16 +36,23 @@ def render_html(perf: Mapping[str, Any], title: str) -> str:
         title: shown as heading and in the browser's tab, usually the name of the model.
     """
     view = context(perf, title)
-    script = Markup("(() => {\n'use strict';\n" + "\n".join(_file(n) for n in _SCRIPTS) + "})();")
+    script = Markup("(() => {\n'use strict';\n" + "\n".join(_file(f"js/{n}.js") for n in _SCRIPTS) + "})();")
     digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
     data = {
         "ops": [op_data(o) for o in view["ops"]],
         "latency": view["latency"],
         "roofs": view["roofs"],
+        "graph": view["graph"],
         "words": {"en": {k: en for k, (en, _) in LABELS.items()}, "zh": {k: zh for k, (_, zh) in LABELS.items()}},
     }
     page = _environment().get_template("page.html.j2")
-    return page.render(view, style=Markup(_file("style.css")), script=script, digest=digest, data=_json(data))
+    return page.render(
+        view,
+        style=Markup("\n".join(_file(f"css/{n}.css") for n in _STYLES)),
+        script=script,
+        digest=digest,
+        data=_json(data),
+    )
 
 
 def _environment() -> Environment:

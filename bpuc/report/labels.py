@@ -36,6 +36,15 @@ LABELS: dict[str, tuple[str, str]] = {
     "write": ("write", "写"),
     "onchip": ("on chip", "片上"),
     "ddr": ("DDR", "DDR"),
+    "error_band": ("Error of the estimate", "估算误差"),
+    "error_mean": ("BPU time of published models, on average", "对已公布模型的 BPU 时间，平均"),
+    "error_worst": ("at worst", "最大"),
+    "error_held_out": ("for families of models left out of the fit", "未参与拟合的模型系列"),
+    "error_unknown": (
+        "unknown: no published measurements to hold this march, or these hardware numbers, against",
+        "未知：没有可与该架构或这些硬件参数对照的公开测量",
+    ),
+    "bpu_part": ("BPU part", "BPU 部分"),
     "where_time": ("Where the time goes", "时间分布"),
     "by_part": ("One frame, one thread", "单帧单线程"),
     "by_bound": ("What binds the BPU ops", "BPU 算子瓶颈"),
@@ -57,6 +66,24 @@ LABELS: dict[str, tuple[str, str]] = {
         "按键：方向键平移，+ / - 缩放，0 还原，n / p 切换算子，Enter 在表格中查看。",
     ),
     "timeline_label": ("Time line of ops by engine", "按执行单元的算子时间线"),
+    "graph": ("Graph", "计算图"),
+    "graph_label": ("Graph of ops, from inputs to outputs", "算子图，从输入到输出"),
+    "graph_help": (
+        "Drag to pan, Ctrl + wheel to zoom, click an op for its details, double click for its row in the table. Red "
+        "pills are rescales, violet boxes run on the CPU. Keys: arrows follow the edges, + and - zoom, 0 fits, Enter "
+        "goes to the table.",
+        "拖动平移，Ctrl + 滚轮缩放，单击查看算子，双击跳到表格行。红色圆角为 Rescale，紫色为 CPU 算子。"
+        "按键：方向键沿边移动，+ / - 缩放，0 还原，Enter 跳到表格。",
+    ),
+    "colour_time": ("by time", "按耗时"),
+    "in_graph": ("Graph", "计算图"),
+    "onchip_held": ("On chip", "片上内存"),
+    "ddr_held": ("Held in DDR", "DDR 占用"),
+    "groups_why": (
+        "Tensors that share one scale, so that nothing between them has to rescale. Bits lost: how much coarser a "
+        "tensor's steps are than its own range asks for.",
+        "共享同一 scale 的张量，其间无需 Rescale。损失位数：相对自身范围，步长变粗的程度。",
+    ),
     "search": ("Search op, type, ONNX node", "搜索算子、类型或 ONNX 节点"),
     "colour": ("Colour", "着色"),
     "colour_kind": ("by kind", "按类别"),

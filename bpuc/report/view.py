@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bpuc.report import values as v
+from bpuc.report.graphview import graph_data
 from bpuc.report.text import notes, on_cpu, rescales_of
 
 Record = Mapping[str, Any]
@@ -37,7 +38,7 @@ def op_data(op: Record) -> dict[str, Any]:
     """What the script of the page needs of an op; names made safe to show, times to a tenth of a nanosecond."""
     data: dict[str, Any] = {k: v.clean(op.get(k)) for k in ("name", "op", "device", "engine", "bound", "dtype")}
     data |= {k: None if (n := v.number(op.get(k))) is None else round(n, 4) for k in _EXACT}
-    data |= {k: v.number(op.get(k)) for k in ("macs", "read_bytes", "write_bytes")}
+    data |= {k: v.number(op.get(k)) for k in ("macs", "read_bytes", "write_bytes", "sram_bytes", "ddr_bytes")}
     data |= {k: v.clean(op[k]) for k in ("reason", "remedy", "segment") if op.get(k) not in (None, "")}
     data |= {"shape": v.shape(op.get("shape")), "scale": v.scale(op.get("scale")), "kind": kind_of(op)}
     return data | {"onnx_nodes": [v.clean(n) for n in v.strings(op.get("onnx_nodes"))]}
@@ -73,7 +74,7 @@ def by_field(ops: Sequence[Record], key: str) -> list[tuple[str, float, int]]:
 
 
 def roofs(perf: Record) -> dict[str, float]:
-    """Peak rate (MAC/us) and DDR bandwidth (bytes/us) as far as the hardware numbers state them.
+    """Peak rate (MAC/us), DDR bandwidth (bytes/us), on-chip memory (bytes) as far as the hardware numbers state them.
 
     An optional ``roofline`` object of perf.json with ``peak_macs_per_us`` and ``ddr_bytes_per_us`` comes first; else
     the numbers are told by their units: MHz times MAC/cycle, and GB/s of something named ddr.
@@ -82,7 +83,7 @@ def roofs(perf: Record) -> dict[str, float]:
     if isinstance(given, Mapping):
         pairs = {"peak": v.number(given.get("peak_macs_per_us")), "ddr": v.number(given.get("ddr_bytes_per_us"))}
         return {k: n for k, n in pairs.items() if n}
-    clock = per_cycle = ddr = 0.0
+    clock = per_cycle = ddr = sram = 0.0
     for h in v.records(perf, "hardware"):
         name, value = str(h.get("name")).lower(), v.number(h.get("value"))
         unit = str(h.get("unit")).lower().replace(" ", "")
@@ -94,7 +95,9 @@ def roofs(perf: Record) -> dict[str, float]:
             per_cycle = max(per_cycle, value)
         elif "ddr" in name and unit in ("gb/s", "mb/s"):
             ddr = max(ddr, value * (1000 if unit == "gb/s" else 1))
-    return {k: n for k, n in (("peak", clock * per_cycle), ("ddr", ddr)) if n}
+        elif "sram" in name and unit == "bytes":
+            sram = max(sram, value)
+    return {k: n for k, n in (("peak", clock * per_cycle), ("ddr", ddr), ("sram", sram)) if n}
 
 
 class Fields(dict[str, Any]):
@@ -146,14 +149,21 @@ def context(perf: Record, title: str) -> dict[str, Any]:
         "rescale_total": v.total(rescales, "latency_us"),
         "avoided": avoided,
         "avoided_us": v.total(avoided, "latency_us"),
-        "groups": [group(g) for g in v.records(perf, "groups")],
+        "groups": sorted((group(g) for g in v.records(perf, "groups")), key=lambda g: -(g["worst"] or 0.0)),
         "segments": [segment(s, ops) for s in v.records(perf, "segments")],
         "hardware": _fields(perf, "hardware"),
         "roofs": roofs(perf),
+        "accuracy": _accuracy(perf),
+        "graph": graph_data(ops),
         "v": v,
         "kind_of": kind_of,
         "kinds": [k for k in KINDS if any(kind_of(o) == k for o in ops)],
     }
+
+
+def _accuracy(perf: Record) -> Fields | None:
+    found = perf.get("accuracy")
+    return Fields(found) if isinstance(found, Mapping) else None
 
 
 def group(g: Record) -> dict[str, Any]:

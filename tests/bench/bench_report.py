@@ -14,6 +14,9 @@ _STEPS = {
     "sort": "bpucReport.sort(['latency_us', 'name', 'macs', 'op', 'bound'][k], k % 2 === 0)",
     "filter": "bpucReport.filter(['conv', 'm3', 'add 1', 'cpu', ''][k])",
     "zoom": "bpucReport.show(k * 100, bpucReport.span / (k + 1)); bpucReport.drawMs()",
+    "graph, all of it": "bpucReport.graphFit(); bpucReport.graphMs()",
+    "graph, zoom": "bpucReport.graphZoom(0.5); bpucReport.graphMs()",
+    "select": "bpucReport.select(k * 400, 'x'); bpucReport.drawMs(); bpucReport.graphMs()",
 }
 _TIMER = """
 const done = arguments[arguments.length - 1], times = [];

@@ -101,6 +101,31 @@ def _finish(ops: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
     } | more
 
 
+def _wire(ops: list[dict[str, Any]], skip: int = 0) -> None:
+    """Branches between concats, each op else behind the one before; every `skip`-th op reads an old result, too."""
+    trunk, branches = "image", []
+    for i, o in enumerate(ops):
+        if o["op"] in ("Load", "Overhead"):
+            continue
+        out = f"{o['name']}_out"
+        o |= {
+            "inputs": [trunk],
+            "outputs": [out],
+            "sram_bytes": 40_000 + 977 * (i % 300),
+            "ddr_bytes": 3_000_000 + 10_007 * i,
+        }
+        if skip and i % skip == 0 and i > 40:
+            o["inputs"].append(f"{ops[i - 37]['name']}_out")
+        if not skip and o["op"] == "Conv":
+            branches.append(out)
+        elif not skip and o["op"] == "Rescale":
+            o["inputs"], branches[-1] = [branches[-1]], out
+        else:
+            if o["op"] == "Concat" and branches:
+                o["inputs"], branches = branches, []
+            trunk = out
+
+
 def realistic(blocks: int = 6, seed: int = 1) -> dict[str, Any]:
     """A multi-branch net: convolutions, concats with rescales, a table activation and a CPU tail."""
     rng = random.Random(seed)
@@ -265,7 +290,21 @@ def realistic(blocks: int = 6, seed: int = 1) -> dict[str, Any]:
         {"id": 0, "device": "BPU", "nodes": [o["name"] for o in ops if o["device"] == "BPU"]},
         {"id": 1, "device": "CPU", "nodes": ["/head/softmax", "dequantize_boxes"]},
     ]
-    return _finish(ops, rescales=rescales, avoided=avoided, groups=groups, segments=segments)
+    _wire(ops)
+    return _finish(
+        ops,
+        rescales=rescales,
+        avoided=avoided,
+        groups=groups,
+        segments=segments,
+        accuracy={
+            "mean_percent": 6.3,
+            "worst_percent": 21.0,
+            "models": 50,
+            "held_out_percent": 9.8,
+            "source": "50 rows",
+        },
+    )
 
 
 def large(count: int = 2000, seed: int = 2) -> dict[str, Any]:
@@ -303,6 +342,7 @@ def large(count: int = 2000, seed: int = 2) -> dict[str, Any]:
                     read_bytes=rng.randrange(10**5),
                 )
             )
+    _wire(ops, skip=10)
     return _finish(ops)
 
 
@@ -323,6 +363,8 @@ def hostile() -> dict[str, Any]:
         )
         for i, n in enumerate(HOSTILE)
     ]
+    for i, o in enumerate(ops):
+        o |= {"inputs": HOSTILE[i - 1 : i] if i else [], "outputs": [o["name"]]}
     n = HOSTILE[0]
     rescale = {
         "name": n,
@@ -344,6 +386,7 @@ def hostile() -> dict[str, Any]:
         groups=[{"id": n, "tensors": [n, HOSTILE[1]], "threshold": 1.0, "reason": n, "bits_lost": {n: 0.1}}],
         segments=[{"id": n, "device": n, "nodes": [n]}],
         hardware=[{"name": n, "value": n, "unit": n, "origin": n, "source": n}],
+        accuracy={"mean_percent": n, "worst_percent": n, "source": n},
     )
 
 
@@ -360,6 +403,7 @@ def bare() -> dict[str, Any]:
         "avoided": [{}],
         "groups": [{}],
         "segments": [{}],
+        "accuracy": {},
     }
 
 

@@ -136,6 +136,62 @@ def test_time_line_zooms_pans_and_picks(open_page):
     assert not browser.find_element("id", "dock").is_displayed()
 
 
+def test_tracks_show_rates_and_memory(open_page):
+    perf = realistic()
+    for o in perf["ops"]:
+        o["read_bytes"], o["write_bytes"] = 6000 * o["latency_us"] if o["macs"] else 0, 0
+    browser = open_page(render_html(perf, "m"))
+    assert js(browser, "return bpucReport.tracks") == ["bandwidth", "mac_rate", "onchip_held", "ddr_held"]
+    _, _, chip, ddr = js(browser, "return bpucReport.peaks()")
+    assert (chip, ddr) == tuple(max(o.get(k) or 0 for o in perf["ops"]) for k in ("sram_bytes", "ddr_bytes"))
+    js(browser, "bpucReport.show(0, 1)")
+    browser.execute_async_script(FRAMES)
+    assert js(browser, "return bpucReport.peaks()[0]") <= 8000 * 1.001  # the bus has 8 GB/s: 8000 bytes a us
+
+
+def test_graph_picks_walks_and_leads_to_the_table(open_page):
+    from selenium.webdriver import ActionChains
+
+    perf = realistic()
+    names_ = [o["name"] for o in perf["ops"]]
+    browser = open_page(render_html(perf, "m"))
+    wired = [o for o in perf["ops"] if o.get("inputs")]
+    assert js(browser, "return bpucReport.nodes") == len(wired)
+    canvas = browser.find_element("id", "g-canvas")
+    i = names_.index("/backbone/stage0/block0/branch5/conv/Conv")
+    js(browser, "arguments[0].scrollIntoView({block: 'center'}); bpucReport.select(arguments[1], 'x')", canvas, i)
+    browser.execute_async_script(FRAMES)
+    js(browser, "bpucReport.select(-1, 'x')")
+    x, y = js(browser, "return bpucReport.graphCentreOf(arguments[0])", i)
+    size = canvas.size
+    ActionChains(browser).move_to_element_with_offset(canvas, x - size["width"] / 2, y - size["height"] / 2).perform()
+    assert "branch5/bn" in browser.find_element("id", "tip").text
+    ActionChains(browser).click().perform()
+    assert js(browser, "return bpucReport.picked()") == i
+    assert js(browser, "return document.querySelector('tr.picked').dataset.i") == str(i)
+    canvas.send_keys("\ue014")  # arrow right: along the edge
+    assert names_[js(browser, "return bpucReport.picked()")] == "/backbone/stage0/block0/Concat"
+    canvas.send_keys("\ue012")  # arrow left: back to the first branch
+    assert "block0/branch3" in names_[js(browser, "return bpucReport.picked()")]
+    canvas.send_keys("\ue007")  # enter: the page moves to the row
+    row = (
+        "const r = document.querySelector('tr.picked').getBoundingClientRect(); return [r.top, innerHeight - r.bottom]"
+    )
+    assert min(js(browser, row)) >= 0
+    wide = js(browser, "bpucReport.graphFit(); return bpucReport.graphView()[2]")
+    js(browser, "bpucReport.graphZoom(0.5)")
+    assert js(browser, "return bpucReport.graphView()[2]") == pytest.approx(2 * wide)
+    js(browser, "bpucReport.find('rescale')")
+    assert (
+        js(browser, "return [...document.querySelectorAll('output.hits')].map((e) => e.textContent)") == ["2 hits"] * 2
+    )
+
+
+def test_a_page_without_wires_has_no_graph(open_page):
+    browser = open_page(render_html(bare(), "m"))
+    assert not browser.find_element("id", "graph").is_displayed()
+
+
 def test_time_line_search(open_page):
     browser = open_page(render_html(realistic(), "m"))
     box = browser.find_element("id", "tl-search")
@@ -198,4 +254,6 @@ def test_two_thousand_ops_sort_filter_and_zoom(open_page):
     assert slowest in browser.find_element("css selector", "tbody tr").text
     browser.execute_script("bpucReport.filter('conv')")
     browser.execute_script("bpucReport.show(100, bpucReport.span / 4)")
+    browser.execute_script("bpucReport.graphFit(); bpucReport.select(1500, 'x')")
+    assert browser.execute_script("return bpucReport.nodes") == 2000
     assert browser.execute_script("return bpucReport.span") > 0

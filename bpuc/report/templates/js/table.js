@@ -96,6 +96,10 @@ const table = (() => {
     last?.classList.remove('picked');
     last = rows[i] ?? null;
     last?.classList.add('picked');
+    if (last?.isConnected && who !== 'table' && who !== 'details') {  // inside its box, the page stays where it is
+      const box = $('ops-scroll'), at = last.offsetTop - box.clientHeight / 2;
+      if (last.offsetTop < box.scrollTop + 34 || last.offsetTop + 30 > box.scrollTop + box.clientHeight) box.scrollTop = at;
+    }
     if (last && who === 'details') {
       if (!last.isConnected) { closed.clear(); setFilter(''); }
       last.scrollIntoView({ block: 'center' });

@@ -34,7 +34,8 @@ function print(start) {
   opened = start ? [...document.querySelectorAll('details:not([open])')] : [];
   opened.forEach((d) => { d.open = true; });
   applyTheme();
-  timeline.draw();
+  tl.draw();
+  graph.draw();
 }
 addEventListener('beforeprint', () => print(true));
 addEventListener('afterprint', () => print(false));
@@ -76,7 +77,7 @@ function showDock(i) {
   dock.replaceChildren(
     el('div', { className: 'top' }, el('h2', {}, el('i', { className: `dot ${o.kind}` }), el('bdi', { textContent: o.name })),
       el('div', { className: 'buttons' }, button('previous', go(-1), '‹'), button('next', go(1), '›'),
-        button('on_timeline', () => { select(i, 'table'); $('timeline').scrollIntoView(); }), button('in_table', () => select(i, 'details')),
+        button('on_timeline', () => { select(i, 'link'); $('timeline').scrollIntoView(); }), button('in_graph', () => { select(i, 'link'); $('graph').scrollIntoView(); }), button('in_table', () => select(i, 'details')),
         button('close', () => select(-1, 'dock'), '×'))),
     el('dl', {},
       field('op', o.op), field('device', o.device), field('engine', o.engine), field('segment', o.segment), field('bound', o.bound),
@@ -100,10 +101,15 @@ const wanted = stored('bpuc-lang') ?? (navigator.language.toLowerCase().startsWi
 readColours();
 applyLang(wanted === 'zh' ? 'zh' : 'en');
 applyTheme();
-timeline.draw();
+tl.draw();
+graph.draw();
 
+const took = (f) => { const a = performance.now(); f(); return performance.now() - a; };
 window.bpucReport = {
-  ops: ops.length, bars: timeline.count(), rows: table.total, lanes: timeline.lanes.length, points: roofline.count, span: timeline.span,
-  shown: table.shown, hits: timeline.hits, view: timeline.view, show: timeline.show, centreOf: timeline.centreOf, sort: table.sort, filter: table.setFilter,
-  select, picked: () => picked, drawMs: () => { const a = performance.now(); timeline.draw(); return performance.now() - a; }, tableMs: table.lastMs,
+  ops: ops.length, bars: tl.lanes.reduce((s, l) => s + l.ops.length, 0), rows: table.total, lanes: tl.lanes.length, points: roofline.count, span: tl.span,
+  nodes: graph.count, edges: graph.edges, tracks: tracks.list.map((t) => t.label), peaks: () => tracks.list.map((t) => t.peak),
+  shown: table.shown, hits: () => find.hits.length, view: () => [tl.from, tl.to], show: tl.show, sort: table.sort, filter: table.setFilter, find: find.set,
+  centreOf: (i) => [(tl.x(ops[i].a) + tl.x(ops[i].b)) / 2, tl.laneTop(tl.lanes.findIndex((l) => l.ops.includes(i))) + 10],
+  graphView: graph.view, graphCentreOf: graph.centreOf, graphFit: graph.fit, graphZoom: graph.zoom,
+  select, picked: () => picked, drawMs: () => took(tl.draw), graphMs: () => took(graph.draw), tableMs: table.lastMs,
 };
