@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from typing import Any
 
 from bpuc.isa import Ref
@@ -56,6 +57,7 @@ def estimate(program: Program, target: Target) -> dict[str, Any]:
             {"name": n, "value": q.value, "unit": q.unit, "origin": q.origin, "source": q.source}
             for n, q in target.hardware.items()
         ],
+        "accuracy": None if target.accuracy is None else asdict(target.accuracy),
         "summary": summary,
         "ops": ops,
         "rescales": _priced(program, ops, "rescales", target),

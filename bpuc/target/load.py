@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from bpuc.base.errors import ConfigError
 from bpuc.base.files import read_bytes
-from bpuc.target.model import Limit, OpRule, Origin, Quantity, ScaleRule, Target
-from bpuc.target.schema import LimitToml, QuantityToml, RuleToml, TargetToml
+from bpuc.target.model import Accuracy, Limit, OpRule, Origin, Quantity, ScaleRule, Target
+from bpuc.target.schema import AccuracyToml, LimitToml, QuantityToml, RuleToml, TargetToml
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -58,6 +58,7 @@ def load_target_toml(path: str | Path) -> list[Target]:
         general=tuple(_limit(lim, doc.general.origin, doc.general.source or doc.source) for lim in doc.general.limits),
         scale_rules=MappingProxyType(scales),
         notes=MappingProxyType({"int16": f"{doc.int16.reason} ({doc.int16.origin})"}),
+        accuracy=_accuracy(doc.accuracy),
     )
     if not doc.variant:
         return [common]
@@ -68,6 +69,7 @@ def load_target_toml(path: str | Path) -> list[Target]:
             chips=v.chips,
             description=v.description,
             hardware=MappingProxyType({**common.hardware, **{k: _quantity(q) for k, q in v.hardware.items()}}),
+            accuracy=_accuracy(v.accuracy),
         )
         for march, v in doc.variant.items()
     ]
@@ -90,6 +92,10 @@ def _key(loc: Sequence[int | str]) -> str:
 
 def _quantity(q: QuantityToml) -> Quantity:
     return Quantity(q.value, q.unit, q.origin, q.source)
+
+
+def _accuracy(a: AccuracyToml | None) -> Accuracy | None:
+    return None if a is None else Accuracy(**a.model_dump())
 
 
 def _limit(lim: LimitToml, origin: Origin, source: str) -> Limit:

@@ -16,6 +16,7 @@ from bpuc.base.errors import ConfigError, did_you_mean
 
 Origin = Literal["known", "fitted", "assumed", "derived"]
 Place = Literal["bpu", "manual", "cpu"]
+GIVEN: Literal["given"] = "given"  # the origin of a hardware number that the user set
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,24 @@ class Quantity:
 
     value: float
     unit: str
-    origin: Origin
+    origin: Origin | Literal["given"]
     source: str
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """How far the estimate was from measurements: relative errors of the busy time of one BPU core, in percent.
+
+    Attributes:
+        mean_percent, worst_percent: over the `models` that the estimate was held against.
+        held_out_percent: mean over families of models that the fit had not seen; None where that was not done.
+    """
+
+    mean_percent: float
+    worst_percent: float
+    models: int
+    source: str
+    held_out_percent: float | None = None
 
 
 @dataclass(frozen=True)
@@ -109,6 +126,7 @@ class Target:
     general: tuple[Limit, ...]
     scale_rules: Mapping[str, ScaleRule]
     notes: Mapping[str, str] = field(default_factory=dict)
+    accuracy: Accuracy | None = None
 
     def hw(self, name: str) -> float:
         """The value of a hardware number.
@@ -124,7 +142,7 @@ class Target:
             ) from None
 
     def with_hardware(self, overrides: Mapping[str, float]) -> Target:
-        """The same target with other hardware numbers (their origin becomes ``assumed``).
+        """The same target with other hardware numbers, whose origin becomes ``given``; its accuracy is then unknown.
 
         Raises:
             ConfigError: a name that this target does not have.
@@ -132,5 +150,5 @@ class Target:
         changed = dict(self.hardware)
         for name, value in overrides.items():
             self.hw(name)
-            changed[name] = replace(changed[name], value=float(value), origin="assumed", source="set by the user")
-        return replace(self, hardware=MappingProxyType(changed))
+            changed[name] = replace(changed[name], value=float(value), origin=GIVEN, source="set by the user")
+        return replace(self, hardware=MappingProxyType(changed), accuracy=None) if overrides else self

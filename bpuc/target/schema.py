@@ -29,6 +29,16 @@ class QuantityToml(_Strict):
     source: str = Text
 
 
+class AccuracyToml(_Strict):
+    """``[accuracy]``: errors of the latency estimate against published measurements, in percent."""
+
+    mean_percent: float = Field(ge=0, allow_inf_nan=False)
+    worst_percent: float = Field(ge=0, allow_inf_nan=False)
+    models: int = Field(gt=0)
+    source: str = Text
+    held_out_percent: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+
+
 class LimitToml(_Strict):
     """A row of ``limits``; origin and source default to those of its rule."""
 
@@ -104,11 +114,12 @@ class ScaleToml(_Strict):
 
 
 class VariantToml(_Strict):
-    """``[variant.<march>]``: a march that differs from the file's common part in chips and hardware numbers only."""
+    """``[variant.<march>]``: a march that differs from the file's common part in chips and numbers only."""
 
     chips: tuple[str, ...]
     description: str = Text
     hardware: dict[str, QuantityToml] = {}
+    accuracy: AccuracyToml | None = None
 
 
 class TargetToml(_Strict):
@@ -122,6 +133,7 @@ class TargetToml(_Strict):
     description: str = ""
     like: str = ""
     hardware: dict[str, QuantityToml] = {}
+    accuracy: AccuracyToml | None = None
     variant: dict[str, VariantToml] = {}
     int16: Int16Toml
     general: GeneralToml

@@ -5,6 +5,7 @@ import pytest
 from bpuc.base.errors import ConfigError, FileError
 from bpuc.support.check import supports, validate
 from bpuc.target.load import load_target_toml
+from bpuc.target.model import Accuracy
 from tests.unit.target.target_samples import conv
 
 HEAD = """
@@ -127,10 +128,22 @@ def _like(name):
     return HEAD.replace('march = "toy-1"', f'like = "{name}"\nmarch = "toy-2"')
 
 
+ACCURACY = '[accuracy]\nmean_percent = 6.5\nworst_percent = 20\nmodels = 12\nsource = "rows of a test"\n'
+
+
+def test_the_error_of_the_estimate_is_that_of_the_numbers_it_was_found_with(load):
+    (target,) = load(HEAD + ACCURACY)
+    assert target.accuracy == Accuracy(6.5, 20, 12, "rows of a test")
+    assert target.with_hardware({"clock_mhz": 750}).accuracy is None
+    with pytest.raises(ConfigError, match="models"):
+        load(HEAD + ACCURACY.replace("12", "0"))
+
+
 def test_overrides_say_so(load):
     (target,) = load(HEAD)
     faster = target.with_hardware({"clock_mhz": 750})
     assert (faster.hw("clock_mhz"), target.hw("clock_mhz")) == (750, 500)
-    assert faster.hardware["clock_mhz"].source == "set by the user"
+    assert (faster.hardware["clock_mhz"].origin, faster.hardware["clock_mhz"].source) == ("given", "set by the user")
+    assert target.with_hardware({}) is target
     with pytest.raises(ConfigError, match="clock_mhz"):
         target.with_hardware({"clock_mzh": 1})
