@@ -53,15 +53,19 @@ class ScaleChannels(Pass):
             return []
         tensors = [t for t in quantized_tensors(graph) if t.quant is not None]
         ties = channel_ties(graph, tensors, _whole(tensors, ctx))
-        changes = []
+        changes: list[Change] = []
+        lost = {n: b for g in ctx.groups for n, b in g.bits_lost.items()}
+        gains: dict[str, float] = {}
         for part in _parts(ties, tensors):
-            if options.effort < 2 and not (_alike(graph, part) or _far_tail(graph, ctx, part)):
+            if options.effort < 2 and not (_alike(graph, part) or _far_tail(graph, lost, part)):
                 continue
             found = _strength(graph, ctx, ties, part)
             if found is None or found[0] < worth:
                 continue
             gain, factors = found
             changes += _apply(graph, ctx, part, factors, gain)
+            gains |= {t.name: gain for t in part}
+        _tell_groups(ctx, gains)
         return changes
 
 
@@ -71,9 +75,8 @@ def _alike(graph: Graph, part: list[Tensor]) -> bool:
     return not any(op.kind in ("Concat", "Split", "Slice", "Gather", "Pad", "Tile") and is_mover(op) for op in ops)
 
 
-def _far_tail(graph: Graph, ctx: PassContext, part: list[Tensor]) -> bool:
+def _far_tail(graph: Graph, lost: dict[str, float], part: list[Tensor]) -> bool:
     """Whether a concat that only graph outputs read joins ranges so far apart that sharing would ruin some."""
-    lost = {n: b for g in ctx.groups for n, b in g.bits_lost.items()}
     if max((lost.get(t.name, 0.0) for t in part), default=0.0) < TELL_BITS:
         return False
     members = set(part)
@@ -226,7 +229,6 @@ def _apply(
         for op, index in graph.uses(t):
             if op.device == "BPU" and index == 0 and with_weights(op):
                 _scale_weights(graph, ctx, op, f / f.max())
-    _tell_groups(ctx, part, gain)
     return changes
 
 
@@ -243,11 +245,14 @@ def _scale_weights(graph: Graph, ctx: PassContext, op: Op, ratio: Floats) -> Non
         ctx.weights[op.input(1).name] = asked * np.where(factor > 0, factor, 1.0)
 
 
-def _tell_groups(ctx: PassContext, part: list[Tensor], gain: float) -> None:
-    """A scale a channel takes back what a shared one costs: bits lost and warnings of these tensors go."""
-    names = {t.name for t in part}
+def _tell_groups(ctx: PassContext, gains: dict[str, float]) -> None:
+    """A scale a channel takes back what a shared one costs: bits lost and warnings of these tensors go.
+
+    Args:
+        gains: tensor -> how many times smaller the noise of its readers is.
+    """
     for group in ctx.groups:
-        if names & set(group.tensors):
+        for gain in dict.fromkeys(gains[n] for n in group.tensors if n in gains):
             group.reason += f"; scales differ by channel, noise of the readers {gain:.2f} times smaller"
-            group.bits_lost = {n: 0.0 if n in names else b for n, b in group.bits_lost.items()}
-    ctx.warnings = [w for w in ctx.warnings if not (w.code == "coarse-member" and w.where in names)]
+        group.bits_lost = {n: 0.0 if n in gains else b for n, b in group.bits_lost.items()}
+    ctx.warnings = [w for w in ctx.warnings if not (w.code == "coarse-member" and w.where in gains)]

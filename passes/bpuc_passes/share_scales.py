@@ -10,6 +10,7 @@ keeps its own scale and one Rescale.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from bpuc.base.dtypes import DType
@@ -24,6 +25,8 @@ TELL_BITS = 3.0
 _MOVED = "values only move between them"
 # noise that readers may gain beyond the bits limit: a base, and more where the rescale is expensive (chosen by hand)
 _BASE_DB, _DB_PER_US, _MOST_DB = 0.5, 0.02, 1.5
+# members within so much of the one that loses most leave their groups in one round, so that rounds are few
+_ROUND_BITS = 0.5
 # ops that add their operands' noise to the rounding of their own result
 _ADDING = ("Add", "Sub", "Max", "Min")
 
@@ -91,7 +94,8 @@ class Decision:
         """Classes and edges of the graph, all edges joined."""
         classes, of, edges = scale_classes(graph)
         fixed = [_fixed(c, ctx) for c in classes]
-        own = [_threshold(graph, c, edges, ctx) if f is None else f for c, f in zip(classes, fixed)]
+        joined = {e.tensor for e in edges}
+        own = [_threshold(graph, c, joined, ctx) if f is None else f for c, f in zip(classes, fixed)]
         return cls(ctx, classes, of, edges, own, fixed)
 
     def cut_edges(self) -> None:
@@ -102,17 +106,50 @@ class Decision:
             self._join()
             return
         self.cut = _conflicts(self.edges, self.fixed)
+        edges = self._edges_of_members()
+        watching = self._watching(edges)
+        faults: dict[int, tuple[float, str]] = {}
+        waiting, before = set(edges), list[float]()
         while True:
             self._join()
-            live = [(i, e) for i, e in enumerate(self.edges) if i not in self.cut and e.member != e.target]
-            faults = {e.member: f for _, e in live for f in [self._fault(e)] if f is not None}
+            for i, threshold in enumerate(before):
+                if threshold != self.shared[i]:
+                    waiting |= watching[i]
+            before = self.shared
+            for member in sorted(waiting):
+                live = [self.edges[i] for i in edges[member] if i not in self.cut]
+                found = [f for e in live for f in [self._fault(e)] if f is not None]
+                faults.pop(member, None)
+                if found:
+                    faults[member] = found[-1]
             if not faults:
                 return
-            # the worst one first: its leaving may mend the others
-            worst = max(faults, key=lambda m: (faults[m][0], min(self.classes[m].names)))
-            self.cut.update({i: faults[worst][1] for i, e in live if e.member == worst})
-            if math.isfinite(faults[worst][0]):
-                self._doubtful.append(worst)
+            # the worst ones first: their leaving may mend the others
+            limit = max(lost for lost, _ in faults.values()) - _ROUND_BITS
+            waiting = {member for member, (lost, _) in faults.items() if lost >= limit}
+            for member in sorted(waiting):
+                lost, why = faults[member]
+                self.cut |= {i: why for i in edges[member] if i not in self.cut}
+                if math.isfinite(lost):
+                    self._doubtful.append(member)
+
+    def _edges_of_members(self) -> dict[int, list[int]]:
+        """Numbers of the edges that would join a class with another, by member."""
+        found: dict[int, list[int]] = {}
+        for i, e in enumerate(self.edges):
+            if e.member != e.target:
+                found.setdefault(e.member, []).append(i)
+        return found
+
+    def _watching(self, members: Iterable[int]) -> list[set[int]]:
+        """For each class the members whose loss hangs on its threshold: itself, and where a reader adds, the result."""
+        found: list[set[int]] = [set() for _ in self.classes]
+        for m in members:
+            found[m].add(m)
+            for _, op in self.classes[m].readers:
+                if op is not None and op.kind in _ADDING and op.out in self.of:
+                    found[self.of[op.out]].add(m)
+        return found
 
     def differs(self, edge: ConcatEdge) -> bool:
         """Whether member and concat would have scales of their own, equalization left aside."""
@@ -223,12 +260,12 @@ class Decision:
                 )
 
 
-def _threshold(graph: Graph, c: ScaleClass, edges: list[ConcatEdge], ctx: PassContext) -> float:
+def _threshold(graph: Graph, c: ScaleClass, joined: set[Tensor], ctx: PassContext) -> float:
     """Largest threshold among the members that somebody reads; constants count with their largest value.
 
     A member that is only moved on is not counted: what a Slice or Split drops may saturate, since nobody sees it.
     """
-    read = {t for t, _ in c.readers} | {e.tensor for e in edges if e.member == c.index}
+    read = {t for t, _ in c.readers} | {t for t in c.tensors if t in joined}
     values = []
     for tensor in c.tensors:
         if tensor.const is not None:
