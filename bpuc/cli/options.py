@@ -143,6 +143,11 @@ _SHARED = (
         help="What automatic int16 may cost.",
     ),
     click.option("--auto-int16/--no-auto-int16", default=None, help="int16 where 8 bits cost most [from effort 2]."),
+    click.option(
+        "--high-precision-outputs/--no-high-precision-outputs",
+        default=None,
+        help="A last Conv or MatMul leaves its int32 accumulator [on].",
+    ),
     click.option("--dump-dir", metavar="DIR", help="The graph as text after every pass."),
     click.option("--keep-stages", metavar="DIR", help="The ONNX file after each stage, as the vendor names them."),
     click.option("--check-numerics", is_flag=True, help="After every exact pass, check that results stay (slow)."),

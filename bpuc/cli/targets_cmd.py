@@ -50,6 +50,7 @@ def _one(target: Target, width: int) -> str:
     parts = [
         f"{target.march} ({', '.join(target.chips)}): {target.description}",
         f"int16: {describe.int16_words(target)}; {target.notes.get('int16', '')}",
+        *_hang("", f"outputs: {describe.output_words(target)}; {target.notes.get('outputs', '')}", width),
         "\nHardware numbers of the estimate",
     ]
     rows = [[name, _number(q.value), q.unit, f"{q.origin}: {q.source}"] for name, q in target.hardware.items()]

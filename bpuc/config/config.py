@@ -94,6 +94,7 @@ class Config:
     max_bits_lost: float | None = None
     qat_scales: str | None = None
     equalize: bool | None = None
+    high_precision_outputs: bool | None = None
     run_on_cpu: tuple[str, ...] = ()
     run_on_bpu: tuple[str, ...] = ()
     preprocess: Preprocess = field(default_factory=Preprocess)

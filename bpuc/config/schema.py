@@ -181,6 +181,9 @@ class BpucSection(Section):
     qat_scales: Literal["fold", "strict"] | None = taken("how scales in the model file (Q/DQ) are kept")
     max_bits_lost: float | None = taken("bits that other readers of a tensor may lose to a shared scale", ge=0)
     equalize: bool | None = taken("whether range ratios of concat branches move into weights")
+    high_precision_outputs: bool | None = taken(
+        "whether a last Conv or MatMul leaves its int32 accumulator; true without it"
+    )
     template: Literal["default", "int16", "sensitive"] | None = taken(
         "which dtypes are chosen where nothing else says so"
     )

@@ -59,6 +59,7 @@ def to_config(
         max_bits_lost=own.max_bits_lost,
         qat_scales=own.qat_scales,
         equalize=own.equalize,
+        high_precision_outputs=own.high_precision_outputs,
         run_on_cpu=tuple(wishes.cpu),
         run_on_bpu=tuple(wishes.bpu),
         preprocess=preprocess,

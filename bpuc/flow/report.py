@@ -27,7 +27,10 @@ def build_report(graph: Graph, ctx: PassContext, model: ImportedModel, passes: l
         "march": ctx.need_target().march,
         "source": {"sha256": model.sha256, "opset": model.opset},
         "inputs": [_port(name, t, _integers(graph, t)) for name, t in zip(graph.input_names, graph.inputs)],
-        "outputs": [_port(name, t, _source(graph, t)) for name, t in zip(graph.output_names, graph.outputs)],
+        "outputs": [
+            _port(name, t, _source(graph, t)) | ({"note": note} if (note := ctx.output_notes.get(name)) else {})
+            for name, t in zip(graph.output_names, graph.outputs)
+        ],
         "tensors": [_tensor(t, ctx, groups) for t in graph.tensors() if t.const is None or t.quant is not None],
         "groups": [asdict(g) for g in ctx.groups],
         "nodes": [_node(op) for op in ops],

@@ -49,20 +49,21 @@ def channel_axes(graph: Graph) -> dict[Tensor, int]:
     axes: dict[Tensor, int] = {}
     for op in graph:
         if with_weights(op):
-            axes.setdefault(op.out, _written_axis(op))
+            axes.setdefault(op.out, written_axis(op))
             if op.input(0) not in axes:
                 axes[op.input(0)] = read_axis(op)
             continue
         for out in op.outputs:
             for operand in op.inputs:
-                axis = None if operand is None or operand not in axes else _carried(op, operand, axes[operand], out)
+                axis = None if operand is None or operand not in axes else carried_axis(op, operand, axes[operand], out)
                 if axis is not None:
                     axes.setdefault(out, axis)
                     break
     return {t: a for t, a in axes.items() if t.dtype.is_float and t.const is None and t.rank > a}
 
 
-def _written_axis(op: Op) -> int:
+def written_axis(op: Op) -> int:
+    """Axis of the result that the weights' output channels run along."""
     if isinstance(op.attrs, AffineAttrs):
         return op.attrs.axis
     return op.out.rank - 1 if op.kind == "MatMul" else 1
@@ -75,7 +76,7 @@ def read_axis(op: Op) -> int:
     return op.input(0).rank - 1 if op.kind == "MatMul" else 1
 
 
-def _carried(op: Op, x: Tensor, axis: int, out: Tensor) -> int | None:
+def carried_axis(op: Op, x: Tensor, axis: int, out: Tensor) -> int | None:
     """Where an op puts the channel axis of an operand; None where the channels do not stay together."""
     if op.kind in (*_KEEP, *_BINARY, "Mul", "PRelu", "Concat", "Split", "Slice", "Pad", "Gather", "Tile"):
         if isinstance(op.attrs, GatherAttrs) and op.attrs.axis != axis:
@@ -161,9 +162,9 @@ def _tie_weighted(op: Op, ties: ChannelTies) -> None:
     low = getattr(op.attrs, "low", None)
     if x in ties.first and ties.axis.get(x) != read_axis(op):
         ties.merge(x)
-    if ties.axis.get(out) != _written_axis(op) or low not in (None, 0.0):
+    if ties.axis.get(out) != written_axis(op) or low not in (None, 0.0):
         ties.merge(out)
-    if residual is not None and residual in ties.first and ties.axis.get(residual) != _written_axis(op):
+    if residual is not None and residual in ties.first and ties.axis.get(residual) != written_axis(op):
         ties.merge(residual)
 
 
@@ -175,7 +176,7 @@ def _tie_kept(op: Op, ties: ChannelTies) -> bool:
     axis, attrs = ties.axis[x], op.attrs
     if op.kind == "Concat":
         return _tie_concat(op, ties)
-    carried = [_carried(op, x, axis, o) for o in op.outputs]
+    carried = [carried_axis(op, x, axis, o) for o in op.outputs]
     if any(a is None or ties.axis.get(o) != a for o, a in zip(op.outputs, carried)):
         return False
     numbers = ties.numbers(x)

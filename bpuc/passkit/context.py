@@ -28,6 +28,7 @@ class CompileOptions:
     tune: let the readers of a tensor choose its threshold, starting from the observer's.
     channel_scales: scales per channel where they are free. bias_correction: the mean of rounding errors into biases.
     auto_int16: int16 for the tensors that need it most.
+    high_precision_outputs: results that only outputs and CPU ops read stay int32 accumulators.
     """
 
     dtypes: Mapping[str, str] = field(default_factory=dict)
@@ -45,6 +46,7 @@ class CompileOptions:
     channel_scales: bool = True
     bias_correction: bool = True
     auto_int16: bool = True
+    high_precision_outputs: bool = True
     # scales in the file: "fold" lets a concat's only producers write at the concat's scale, "strict" keeps every one
     qat_scales: str = "fold"
 
@@ -166,6 +168,9 @@ class PassContext:
     int16_budget: float = 1.0
     # tensors that lose too much in int8, from the passes that made them: int16 where the march can, without being asked
     prefer_int16: set[str] = field(default_factory=set)
+    # names of the tensors whose type was asked for by name; by output, why it is no accumulator of high precision
+    asked_dtypes: set[str] = field(default_factory=set)
+    output_notes: dict[str, str] = field(default_factory=dict)
     # types that the calibration file asks for
     calibrated_dtypes: dict[str, str] = field(default_factory=dict)
 
@@ -196,6 +201,8 @@ class PassContext:
             segment_reasons=dict(self.segment_reasons),
             int16=set(self.int16),
             prefer_int16=set(self.prefer_int16),
+            asked_dtypes=set(self.asked_dtypes),
+            output_notes=dict(self.output_notes),
         )
 
     def warn(self, code: str, message: str, where: str = "") -> None:

@@ -66,11 +66,18 @@ def from_input(op: Op, w: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.
 
 def rounded_weights(op: Op) -> np.ndarray[Any, np.dtype[np.float64]]:
     """What the op's 8-bit weights stand for, float64 in their shape; they must have their scales."""
+    return np.asarray(integer_weights(op) * _steps(op))
+
+
+def integer_weights(op: Op) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """The integers of the op's weights as float64 in their shape; they must have their scales."""
+    return np.clip(np.floor(op.input(1).value().astype(np.float64) / _steps(op) + 0.5), -127, 127)
+
+
+def _steps(op: Op) -> np.ndarray[Any, np.dtype[np.float64]]:
     quant = op.input(1).quant
     assert quant is not None, f"{op.name}: its weights have no scale"
-    steps = spread(op, np.asarray(quant.scale, np.float64))
-    integers = np.clip(np.floor(op.input(1).value().astype(np.float64) / steps + 0.5), -127, 127)
-    return np.asarray(integers * steps)
+    return spread(op, np.asarray(quant.scale, np.float64))
 
 
 def spread(op: Op, values: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dtype[np.float64]]:

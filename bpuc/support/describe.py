@@ -103,6 +103,11 @@ def int16_words(target: Target) -> str:
     return "activations, weights" if target.int16_weights else "activations"
 
 
+def output_words(target: Target) -> str:
+    """What a last Conv or MatMul may give beside int8."""
+    return "int32 accumulators" if target.int32_outputs else "no int32"
+
+
 def as_json(target: Target) -> dict[str, Any]:
     """All that is known of a march, for programs."""
     hardware = [

@@ -54,10 +54,16 @@ def load_target_toml(path: str | Path) -> list[Target]:
         hardware=MappingProxyType({k: _quantity(q) for k, q in doc.hardware.items()}),
         int16_activations=doc.int16.activations,
         int16_weights=doc.int16.weights,
+        int32_outputs=doc.outputs.int32,
         rules=MappingProxyType(rules),
         general=tuple(_limit(lim, doc.general.origin, doc.general.source or doc.source) for lim in doc.general.limits),
         scale_rules=MappingProxyType(scales),
-        notes=MappingProxyType({"int16": f"{doc.int16.reason} ({doc.int16.origin})"}),
+        notes=MappingProxyType(
+            {
+                "int16": f"{doc.int16.reason} ({doc.int16.origin})",
+                "outputs": f"{doc.outputs.reason} ({doc.outputs.origin}: {doc.outputs.source})",
+            }
+        ),
         accuracy=_accuracy(doc.accuracy),
     )
     if not doc.variant:

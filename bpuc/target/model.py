@@ -127,6 +127,8 @@ class Target:
     scale_rules: Mapping[str, ScaleRule]
     notes: Mapping[str, str] = field(default_factory=dict)
     accuracy: Accuracy | None = None
+    # whether a last Conv or MatMul may give its accumulator
+    int32_outputs: bool = True
 
     def hw(self, name: str) -> float:
         """The value of a hardware number.

@@ -102,6 +102,15 @@ class Int16Toml(_Strict):
     origin: Origin
 
 
+class OutputsToml(_Strict):
+    """``[outputs]``: whether a last Conv or MatMul may give its accumulator, int32 with one scale a channel."""
+
+    int32: bool
+    reason: str = Text
+    origin: Origin
+    source: str = Text
+
+
 class ScaleToml(_Strict):
     """A ``[[scale]]`` table."""
 
@@ -136,6 +145,9 @@ class TargetToml(_Strict):
     accuracy: AccuracyToml | None = None
     variant: dict[str, VariantToml] = {}
     int16: Int16Toml
+    outputs: OutputsToml = OutputsToml(
+        int32=True, reason="int32 results are taken to exist, as on the known marches", origin="assumed", source="none"
+    )
     general: GeneralToml
     op: tuple[RuleToml, ...] = ()
     scale: tuple[ScaleToml, ...] = ()

@@ -29,6 +29,7 @@ class ChooseDtypes(Pass):
 
     def run(self, graph: Graph, ctx: PassContext) -> list[Change]:
         wanted = _requests(graph, ctx)
+        ctx.asked_dtypes |= {t.name for t in wanted}
         if ctx.options.template == "int16":
             everything = quantized_tensors(graph)
             wanted = {**{t: "int16" for t in everything if t.const is None}, **wanted}

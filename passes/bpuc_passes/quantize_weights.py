@@ -1,4 +1,4 @@
-"""Give weights their scale per output channel, and the last convolution its int32 result where nobody minds.
+"""Give weights their scale per output channel.
 
 Symmetric, -127..127. A scale is never so small that the bias would leave int32 (dead or near-dead channels), nor zero.
 """
@@ -19,14 +19,13 @@ _BIAS_LIMIT = float(1 << 30)
 
 @dataclass(frozen=True)
 class QuantizeWeights(Pass):
-    """Set `quant` of constant weights; results of a last Conv or MatMul stay int32 with one scale a channel."""
+    """Set `quant` of constant weights."""
 
     name = "quantize-weights"
     numerics = Numerics.DECIDES
     needs = Stage.PLACED
 
     def run(self, graph: Graph, ctx: PassContext) -> list[Change]:
-        changes = []
         for op in graph:
             if op.device != "BPU" or not with_weights(op):
                 continue
@@ -38,14 +37,7 @@ class QuantizeWeights(Pass):
                 graph.set_input(op, 1, twin)
                 weights = twin
             weights.quant = QuantParams(DType.INT8, scales, weight_axis(op))
-            if _keeps_int32(graph, op, ctx):
-                step = op.input(0).quant
-                assert step is not None
-                out = op.out
-                axis = out.rank - 1 if op.kind == "MatMul" else 1
-                out.quant = QuantParams(DType.INT32, tuple(step.unit * s for s in scales), axis)
-                changes.append(Change("stays int32, one scale a channel", out.name, "only a graph output reads it"))
-        return changes
+        return []
 
 
 def _weight_scales(op: Op, ctx: PassContext) -> tuple[float, ...]:
@@ -62,14 +54,3 @@ def _weight_scales(op: Op, ctx: PassContext) -> tuple[float, ...]:
     scales = np.maximum(largest / 127, floor)
     scales = np.where(largest > 0, scales, np.maximum(floor, 1 / 127))
     return tuple(float(s) for s in scales)
-
-
-def _keeps_int32(graph: Graph, op: Op, ctx: PassContext) -> bool:
-    out = op.out
-    attrs = op.attrs
-    if op.kind == "Affine" or out not in graph.outputs or graph.uses(out) or op.maybe(3) is not None:
-        return False
-    clamped = getattr(attrs, "low", None) is not None or getattr(attrs, "high", None) is not None
-    step = op.input(0).quant
-    asked = out.name in ctx.options.fixed_scales or out.name in ctx.options.dtypes or ctx.options.dtypes.get(op.name)
-    return not clamped and not asked and step is not None and step.dtype is DType.INT8

@@ -63,6 +63,7 @@ def run_case(text: str) -> str:
     ]
     lines += [f"# int16: {name}" for name in sorted(ctx.int16)]
     lines += [f"# better in int16: {name}" for name in sorted(ctx.prefer_int16)]
+    lines += [f"# note on output {name}: {why}" for name, why in ctx.output_notes.items()]
     lines += [f"# segment {number}: {why}" for number, why in ctx.segment_reasons.items()]
     assert _unique_names(graph)
     return _ESTIMATE.sub(_masked, print_graph(graph)) + "".join(f"{line}\n" for line in lines)
@@ -116,6 +117,10 @@ def _context(words: list[str]) -> tuple[PassContext, dict[str, object]]:
                 ctx.fixed_by_file.add(value)
             case "--qat-scales":
                 options = replace(options, qat_scales=value)
+            case "--high-precision-outputs":
+                options = replace(options, high_precision_outputs=value == "true")
+            case "--asked":
+                ctx.asked_dtypes.add(value)
             case "--template":
                 options = replace(options, template=value)
             case "--equalize":
