@@ -58,12 +58,12 @@ def command(
     for warning in program.report["warnings"]:
         ui.warn(warning["message"])
     perf = estimate(program, ctx.need_target())
-    check_gates(perf, max_latency_ms, fail_on)
     save_program(program, to)
     if report:
         value = {**program.report, "source": {"path": str(request.model), **program.report["source"]}}
         write_atomic(report, json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
     ui.note(_summary(to, program.report, perf))
+    check_gates(perf, max_latency_ms, fail_on)
 
 
 def _summary(to: str, report: dict[str, Any], perf: dict[str, Any]) -> str:

@@ -71,7 +71,7 @@ class Command(click.Command):
 
 _WRITTEN = {"output": "-o", "report": "--report", "json_to": "--json", "html_to": "--html"}
 _WRITTEN |= {"csv_to": "--csv", "trace_to": "--trace"}
-_READ = ("model", "source", "binary", "inputs", "data", "calib", "config")
+_READ = ("model", "source", "against", "binary", "inputs", "data", "calib", "config")
 
 
 def distinct(written: Mapping[str, str | None], read: Mapping[str, str | None]) -> None:

@@ -8,20 +8,25 @@ from typing import Any
 
 import click
 
-from bpuc.base.files import read_bytes, write_atomic
+from bpuc.base.files import write_atomic
 from bpuc.cli import options, ui
 from bpuc.perf.gates import CONDITIONS, check_gates
-from bpuc.program import load_program
 
-_ZIP = b"PK\x03\x04"
+ALL = "all"
+
+
+def _march(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    return value if value == ALL else options.march(ctx, param, value)
 
 
 @click.command(
     "perf", cls=options.Command, epilog="Example: bpuc perf model.bpuc --html report.html --max-latency-ms 10"
 )
 @click.argument("source", metavar="X.bpuc|MODEL.onnx", required=False)
-@click.option("--march", metavar="M", callback=options.march, help="Target of a MODEL.onnx; a binary has its own.")
+@click.option("--march", metavar="M|all", callback=_march, help="Target of a MODEL.onnx; all: a table over marches.")
 @options.shared
+@click.option("--hw", multiple=True, metavar="NAME=NUMBER", help="Another hardware number: clock_mhz=1200.")
+@click.option("--against", metavar="B", help="Compare with another X.bpuc or MODEL.onnx, op by op.")
 @click.option("--html", "html_to", metavar="FILE", callback=options.output, help="Write one self-contained page.")
 @click.option("--csv", "csv_to", metavar="FILE", callback=options.output, help="Write one row an op.")
 @click.option("--trace", "trace_to", metavar="FILE", callback=options.output, help="Write a Chrome/Perfetto trace.")
@@ -31,6 +36,9 @@ _ZIP = b"PK\x03\x04"
 @ui.json_option
 def command(
     source: str | None,
+    march: str | None,
+    hw: tuple[str, ...],
+    against: str | None,
     html_to: str | None,
     csv_to: str | None,
     trace_to: str | None,
@@ -45,14 +53,33 @@ def command(
     Nothing is measured: the estimate comes from the instructions and the hardware numbers of the target, which
     `bpuc targets M` lists with their origins.
     """
-    perf = estimate_source(source, **given)
-    from bpuc.report.text import render_text
+    from bpuc.flow.estimate import hardware_pairs
 
-    ui.emit(render_text(perf, shutil.get_terminal_size().columns, top).rstrip("\n"), perf, json_to)
+    hardware = hardware_pairs(hw)
+    if march == ALL:
+        if against or csv_to or trace_to:
+            raise click.UsageError("--march all makes one table; --against, --csv and --trace take one march")
+        _all_marches(source, hardware, given, html_to, json_to, max_latency_ms, fail_on)
+        return
+    perf = _estimate(source, march, hardware, given)
+    name = Path(source or perf["march"]).name
+    width = shutil.get_terminal_size().columns
+    if against is None:
+        from bpuc.report.text import render_text
+
+        text = render_text(perf, width, top)
+    else:
+        from bpuc.report.against import compare
+        from bpuc.report.against_text import render_against
+
+        other = _estimate(against, march or perf["march"], hardware, given, free=True)
+        perf["against"] = compare(perf, other, Path(against).name)
+        text = render_against(perf, name, width, top)
+    ui.emit(text.rstrip("\n"), perf, json_to)
     if html_to:
         from bpuc.report.html import render_html
 
-        write_atomic(html_to, render_html(perf, Path(source or perf["march"]).name))
+        write_atomic(html_to, render_html(perf, name))
     if csv_to:
         from bpuc.report.csvfile import render_csv
 
@@ -64,27 +91,42 @@ def command(
     check_gates(perf, max_latency_ms, fail_on)
 
 
-def estimate_source(source: str | None, march: str | None, **given: Any) -> dict[str, Any]:
-    """perf.json of a binary, or of a model compiled with no data for the sake of its latency.
-
-    Raises:
-        click.UsageError: a binary for another march than the one asked for.
-        BpucError: the file, the model or the configuration is at fault.
-    """
-    from bpuc.perf import estimate
+def _estimate(
+    source: str | None, march: str | None, hardware: dict[str, float], given: dict[str, Any], free: bool = False
+) -> dict[str, Any]:
+    """perf.json of one source; `free`: a binary may be for another march than the one named."""
+    from bpuc.flow.estimate import estimate_source, is_binary
     from bpuc.plugins import get_target
 
-    if source is not None and is_binary(source):
-        program = load_program(source)
-        if march is not None and get_target(march).march != program.march:
-            raise click.UsageError(f"{source} is compiled for {program.march}, not for {march}")
-    else:
-        from bpuc.flow.compile import compile_for_perf
-
-        program = compile_for_perf(source, march, given)
-    return estimate(program, get_target(program.march))
+    perf = estimate_source(source, march, hardware, given)
+    if march and not free and source and is_binary(source) and get_target(march).march != perf["march"]:
+        raise click.UsageError(f"{source} is compiled for {perf['march']}, not for {march}")
+    return perf
 
 
-def is_binary(path: str) -> bool:
-    """Whether a file is meant as a binary: by its content, or by its name where it is unreadable or damaged."""
-    return Path(path).suffix == ".bpuc" or read_bytes(path, "the binary or model")[:4] == _ZIP
+def _all_marches(
+    source: str | None,
+    hardware: dict[str, float],
+    given: dict[str, Any],
+    html_to: str | None,
+    json_to: str | None,
+    max_latency_ms: float | None,
+    fail_on: tuple[str, ...],
+) -> None:
+    from bpuc.flow.estimate import estimate_marches, is_binary
+    from bpuc.report.marches_text import render_marches
+
+    if source and is_binary(source):
+        raise click.UsageError(f"{source} is compiled for one march; --march all takes a MODEL.onnx")
+    document = estimate_marches(source, hardware, given)
+    name = Path(source or "model").name
+    ui.emit(render_marches(document, name, shutil.get_terminal_size().columns).rstrip("\n"), document, json_to)
+    if html_to:
+        from bpuc.report.html import render_marches_html
+
+        write_atomic(html_to, render_marches_html(document, name))
+    for m in document["marches"]:
+        if m["summary"] is not None:
+            rescales = [{**r, "op": "Rescale", "device": "BPU"} for r in m["rescales"]]
+            perf = {"summary": m["summary"], "ops": [*m["cpu_ops"], *rescales]}
+            check_gates(perf, max_latency_ms, fail_on, f"{m['march']}: ")

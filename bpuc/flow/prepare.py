@@ -43,7 +43,7 @@ def prepare(request: Request) -> Prepared:
     graph.input_names = [t.name for t in graph.inputs]
     inputs = [InputSpec(t.name, t.shape, t.dtype.value) for t in graph.inputs]
     ctx = PassContext(options=request.options)
-    ctx.target = get_target(request.march) if request.march else None
+    ctx.target = get_target(request.march).with_hardware(request.hardware) if request.march else None
     for code, message, where in model.warnings:
         ctx.warn(code, message, where)
     for text in request.config.notes if request.config else ():

@@ -23,7 +23,8 @@ T = TypeVar("T")
 class Request:
     """One calibrate, compile, check or perf: the model, where its data come from, and the options.
 
-    march may be None (calibrate needs none). data: None where none was named."""
+    march may be None (calibrate needs none). data: None where none was named. hardware: numbers in the place of the
+    target's."""
 
     model: Path
     march: str | None
@@ -38,6 +39,7 @@ class Request:
     keep_stages: Path | None = None
     max_latency_loss: float | None = None
     check_numerics: bool = False
+    hardware: Mapping[str, float] = field(default_factory=dict)
 
 
 def make_request(
@@ -71,6 +73,7 @@ def make_request(
     dump_dir: str | None = None,
     keep_stages: str | None = None,
     check_numerics: bool = False,
+    hardware: Mapping[str, float] | None = None,
 ) -> Request:
     """Merge the options of a command with its configuration file.
 
@@ -135,6 +138,7 @@ def make_request(
         dump_dir=Path(dump_dir) if dump_dir else c.dump_dir if c else None,
         keep_stages=Path(keep_stages) if keep_stages else c.keep_stages if c else None,
         check_numerics=check_numerics,
+        hardware=hardware or {},
     )
 
 

@@ -11,7 +11,7 @@ import base64
 import hashlib
 import html
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
@@ -19,11 +19,21 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from bpuc.report.labels import LABELS
+from bpuc.report.marchview import marches_context
 from bpuc.report.view import context, op_data
 
-_SCRIPTS = (
-    *("base", "tip", "pointer", "find", "tl_state", "tl_tracks", "tl_draw", "tl_input"),
-    *("graph", "table", "roofline", "main"),
+_PARTS = (
+    "tip",
+    "pointer",
+    "find",
+    "tl_state",
+    "tl_tracks",
+    "tl_draw",
+    "tl_input",
+    "graph",
+    "table",
+    "roofline",
+    "dock",
 )
 _STYLES = ("theme", "page", "summary", "canvas", "table", "floating", "narrow", "print")
 
@@ -36,23 +46,27 @@ def render_html(perf: Mapping[str, Any], title: str) -> str:
         title: shown as heading and in the browser's tab, usually the name of the model.
     """
     view = context(perf, title)
-    script = Markup("(() => {\n'use strict';\n" + "\n".join(_file(f"js/{n}.js") for n in _SCRIPTS) + "})();")
-    digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
     data = {
         "ops": [op_data(o) for o in view["ops"]],
         "latency": view["latency"],
         "roofs": view["roofs"],
         "graph": view["graph"],
-        "words": {"en": {k: en for k, (en, _) in LABELS.items()}, "zh": {k: zh for k, (_, zh) in LABELS.items()}},
     }
-    page = _environment().get_template("page.html.j2")
-    return page.render(
-        view,
-        style=Markup("\n".join(_file(f"css/{n}.css") for n in _STYLES)),
-        script=script,
-        digest=digest,
-        data=_json(data),
-    )
+    return _page("page", view, data, ("base", *_PARTS, "chrome", "main"))
+
+
+def render_marches_html(document: Mapping[str, Any], title: str) -> str:
+    """The page for a ``bpuc.perf-marches/1`` document: one model on every march."""
+    return _page("marches", marches_context(document, title), {"ops": []}, ("base", "chrome", "marches"))
+
+
+def _page(name: str, view: Mapping[str, Any], data: dict[str, Any], scripts: Sequence[str]) -> str:
+    script = Markup("(() => {\n'use strict';\n" + "\n".join(_file(f"js/{n}.js") for n in scripts) + "})();")
+    digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
+    data["words"] = {"en": {k: en for k, (en, _) in LABELS.items()}, "zh": {k: zh for k, (_, zh) in LABELS.items()}}
+    style = Markup("\n".join(_file(f"css/{n}.css") for n in _STYLES))
+    page = _environment().get_template(f"{name}.html.j2")
+    return page.render(view, style=style, script=script, digest=digest, data=_json(data)).lstrip()
 
 
 def _environment() -> Environment:

@@ -10,7 +10,7 @@ from bpuc.report.plain import pad, table, width_of, wrap
 
 
 def render_text(perf: Mapping[str, Any], width: int = 80, top: int = 20) -> str:
-    """The report as text of at most `width` columns (40 at least); `top` slowest ops and rescales are listed.
+    """The report as text of at most `width` columns (40 at least); `top` slowest ops, CPU ops and rescales are listed.
 
     All times are estimates for a simulated program, and the first line says so.
     """
@@ -20,7 +20,7 @@ def render_text(perf: Mapping[str, Any], width: int = 80, top: int = 20) -> str:
         _summary(perf, width),
         *_notes(perf, width),
         _slowest(perf, width, top),
-        *_cpu_ops(perf, width),
+        *_cpu_ops(perf, width, top),
         *_rescales(perf, width, top),
     ]
     return "\n\n".join(p for p in parts if p) + "\n"
@@ -100,18 +100,21 @@ def _traffic(op: Mapping[str, Any]) -> float | None:
     return None if read is None and write is None else (read or 0.0) + (write or 0.0)
 
 
-def _cpu_ops(perf: Mapping[str, Any], width: int) -> list[str]:
+def _cpu_ops(perf: Mapping[str, Any], width: int, top: int) -> list[str]:
     ops = [o for o in v.records(perf, "ops") if on_cpu(o)]
     if not ops:
         return ["no op on the CPU"]
     lines = [f"{v.several(len(ops), 'op')} on the CPU, {v.time(v.total(ops, 'latency_us'))}"]
-    for o in ops:
+    listed = sorted(ops, key=lambda o: -(v.number(o.get("latency_us")) or 0.0))[:top]
+    for o in (o for o in ops if any(o is x for x in listed)):
         lines.append(
             wrap(
                 f"{v.clean(o.get('name'))} ({v.clean(o.get('op'))}, {v.time(o.get('latency_us'))})", width, "    ", "  "
             )
         )
         lines += because(o, width)
+    if len(ops) > top:
+        lines.append(wrap(f"and {len(ops) - top} more, cheaper ones (--top N lists more)", width, "    ", "  "))
     return ["\n".join(lines)]
 
 

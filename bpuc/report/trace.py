@@ -2,7 +2,8 @@
 
 Format: the JSON object form of Chrome's Trace Event Format; complete events (``"ph": "X"``), times in microseconds.
 A device is a process, an engine a thread. Events of a thread never overlap: where two ops of an engine
-would, the later one goes to a further thread of that engine.
+would, the later one goes to a further thread of that engine. Counters (``"ph": "C"``) show DDR bandwidth and MAC rate,
+each op's amount spread evenly over its time, and the memory that is held.
 """
 
 from __future__ import annotations
@@ -54,9 +55,38 @@ def render_trace(perf: Mapping[str, Any]) -> str:
         events.append({"name": str(op.get("name", "")), "cat": str(op.get("op") or "op"), "ph": "X", "ts": begin,
                        "dur": max(0.0, end - begin), "pid": pids[device], "tid": tid,
                        "args": {k: op[k] for k in _ARGS if op.get(k) not in (None, [], "")}})  # fmt: skip
-    document = {"traceEvents": names + events, "displayTimeUnit": "ns",
+    document = {"traceEvents": names + events + _counters(perf, len(pids) + 1), "displayTimeUnit": "ns",
                 "otherData": {"march": str(perf.get("march", "")), "kind": "simulated estimate"}}  # fmt: skip
     return json.dumps(document, ensure_ascii=True, allow_nan=False, separators=(",", ":")) + "\n"
+
+
+def _counters(perf: Mapping[str, Any], pid: int) -> list[dict[str, Any]]:
+    """Steps of the rates (GB/s, GMAC/s) and of the memory (bytes) over time, as a process of their own."""
+    ops = [o for o in records(perf, "ops") if (number(o.get("end_us")) or 0.0) > (number(o.get("start_us")) or 0.0)]
+    found: list[dict[str, Any]] = []
+    for name, keys in (("DDR GB/s", ("read_bytes", "write_bytes")), ("GMAC/s", ("macs",))):
+        steps: dict[float, list[float]] = {}
+        for o in ops:
+            start, end = float(o["start_us"]), float(o["end_us"])
+            for k, key in enumerate(keys):
+                rate = (number(o.get(key)) or 0.0) / (end - start) / 1e3
+                steps.setdefault(start, [0.0] * len(keys))[k] += rate
+                steps.setdefault(end, [0.0] * len(keys))[k] -= rate
+        now = [0.0] * len(keys)
+        labels = ("read", "write") if len(keys) == 2 else ("rate",)
+        for at in sorted(steps):
+            now = [a + b for a, b in zip(now, steps[at])]
+            found.append(_counter(name, pid, at, dict(zip(labels, (max(0.0, round(x, 6)) for x in now)))))
+    for name, key in (("on-chip bytes", "sram_bytes"), ("DDR bytes", "ddr_bytes")):
+        held = sorted((o for o in ops if number(o.get(key)) is not None), key=lambda o: (o["start_us"], o["end_us"]))
+        found += [_counter(name, pid, o["start_us"], {"held": o[key]}) for o in held]
+    if found:
+        found.insert(0, _named("process_name", pid, 0, "counters (simulated, estimate)"))
+    return found
+
+
+def _counter(name: str, pid: int, at: float, values: Mapping[str, float]) -> dict[str, Any]:
+    return {"name": name, "ph": "C", "ts": at, "pid": pid, "args": dict(values)}
 
 
 def _named(what: str, pid: int, tid: int, name: str) -> dict[str, Any]:

@@ -72,6 +72,11 @@ def whole(value: Any) -> str:
     return plain(value, 0)
 
 
+def rate_of_frames(value: Any) -> str:
+    """Frames a second: ``123.4``."""
+    return plain(value, 1)
+
+
 def time(us: Any) -> str:
     """A time given in microseconds, in the unit that suits it: ``12.3 us``, ``4.57 ms``, ``1.20 s``."""
     v = number(us)

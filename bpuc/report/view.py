@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bpuc.report import values as v
+from bpuc.report.against import change, metrics, signed
 from bpuc.report.graphview import graph_data
 from bpuc.report.text import notes, on_cpu, rescales_of
 
@@ -154,10 +155,26 @@ def context(perf: Record, title: str) -> dict[str, Any]:
         "hardware": _fields(perf, "hardware"),
         "roofs": roofs(perf),
         "accuracy": _accuracy(perf),
+        **_comparison(perf),
+        "op_index": index,
         "graph": graph_data(ops),
         "v": v,
         "kind_of": kind_of,
         "kinds": [k for k in KINDS if any(kind_of(o) == k for o in ops)],
+    }
+
+
+def _comparison(perf: Record) -> dict[str, Any]:
+    against = perf.get("against")
+    if not isinstance(against, Mapping):
+        return {"against": None}
+    changes = [abs(r["after_us"] - r["before_us"]) for r in against["types"]]
+    return {
+        "against": Fields(against),
+        "metrics": metrics(perf),
+        "type_change": max(changes, default=0.0) or 1.0,
+        "change": change,
+        "signed": signed,
     }
 
 

@@ -106,6 +106,24 @@ def test_trace_moves_an_overlapping_op_to_a_further_lane():
     assert events["a"]["tid"] == events["c"]["tid"] != events["b"]["tid"]
 
 
+def test_trace_counts_rates_and_memory():
+    ops = [
+        {"name": "a", "device": "BPU", "engine": "conv", "start_us": 0.0, "end_us": 4.0, "read_bytes": 8000,
+         "macs": 4000, "sram_bytes": 100},
+        {"name": "b", "device": "BPU", "engine": "dma", "start_us": 2.0, "end_us": 6.0, "read_bytes": 4000,
+         "write_bytes": 2000, "sram_bytes": 300},
+    ]  # fmt: skip
+    found: dict = {}
+    for e in json.loads(render_trace({"ops": ops}))["traceEvents"]:
+        if e["ph"] == "C":
+            found.setdefault(e["name"], []).append((e["ts"], *e["args"].values()))
+    # 8000 bytes in 4 us are 2 GB/s, joined by 1 read and 0.5 written from 2 us on
+    assert found["DDR GB/s"] == [(0, 2, 0), (2, 3, 0.5), (4, 1, 0.5), (6, 0, 0)]
+    assert found["GMAC/s"] == [(0, 1), (2, 1), (4, 0), (6, 0)]
+    assert found["on-chip bytes"] == [(0, 100), (2, 300)]
+    assert "DDR bytes" not in found
+
+
 def test_the_same_document_gives_the_same_bytes():
     for render in (render_text, render_csv, render_trace):
         assert render(realistic()) == render(realistic())

@@ -3,7 +3,7 @@ const data = JSON.parse(document.getElementById('data').textContent);
 const ops = data.ops;
 const root = document.documentElement;
 const $ = (id) => document.getElementById(id);
-const listeners = { theme: [], lang: [], select: [], find: [] };
+const listeners = { theme: [], lang: [], select: [], find: [], print: [] };
 const on = (what, f) => listeners[what].push(f);
 const tell = (what, ...args) => listeners[what].forEach((f) => f(...args));
 

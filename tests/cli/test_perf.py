@@ -1,0 +1,81 @@
+"""``bpuc perf`` as users give it: marches, other hardware numbers, two builds, gates."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+MODELS = Path(__file__).parents[2] / "models"
+KV, HYBRID = MODELS / "kv_concat.onnx", MODELS / "hybrid.onnx"
+
+
+def test_one_table_over_all_marches(bpuc, tmp_path):
+    done = bpuc("perf", HYBRID, "--march", "all", "--json", tmp_path / "a.json", "--html", tmp_path / "a.html")
+    assert done.code == 0
+    assert max(map(len, done.out.splitlines())) <= 80
+    document = json.loads((tmp_path / "a.json").read_text())
+    names = [m["march"] for m in document["marches"]]
+    assert {"bernoulli2", "bayes", "bayes-e", "nash-e", "nash-m", "nash-p"} <= set(names)
+    one = bpuc("perf", HYBRID, "--march", "bayes-e", "--json", "-")
+    assert document["marches"][names.index("bayes-e")]["summary"] == json.loads(one.out)["summary"]
+    assert (tmp_path / "a.html").read_text().count("<b><bdi>nash-") == 3
+    assert bpuc("perf", HYBRID, "--march", "all", "--csv", tmp_path / "x.csv").code == 2
+    gate = bpuc("perf", HYBRID, "--march", "all", "--max-latency-ms", "0.0001")
+    assert gate.code == 3
+    assert "latency" in gate.out
+
+
+def test_other_hardware_numbers_are_given(bpuc):
+    base, fast = (
+        json.loads(bpuc("perf", HYBRID, "--march", "bayes-e", "--json", "-", *more).out)
+        for more in ((), ("--hw", "clock_mhz=2000", "--hw", "ddr_gb_per_s=20"))
+    )
+    assert fast["summary"]["bpu_us"] < base["summary"]["bpu_us"]
+    rows = {h["name"]: h for h in fast["hardware"]}
+    assert (rows["clock_mhz"]["value"], rows["clock_mhz"]["origin"]) == (2000, "given")
+    assert {h["origin"] for h in base["hardware"]} <= {"known", "fitted", "derived", "assumed"}
+    assert base["accuracy"]["mean_percent"] > 0
+    assert fast["accuracy"] is None
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("clock_mzh=3", "clock_mhz"), ("clock_mhz", "NAME=NUMBER"), ("clock_mhz=fast", "NAME=NUMBER"),
+     ("clock_mhz=nan", "NAME=NUMBER"), ("clock_mhz=0", "above 0"), ("=3", "NAME=NUMBER")],
+)  # fmt: skip
+def test_wrong_hardware_numbers(bpuc, text, said):
+    done = bpuc("perf", HYBRID, "--march", "bayes-e", "--hw", text)
+    assert done.code == 1
+    assert said in done.err
+
+
+def test_two_builds(bpuc, tmp_path):
+    data = MODELS / "kv_concat_calib.npz"
+    for mode in ("auto", "never"):
+        words = ("--march", "bayes-e", "--data", data, "--share-scales", mode, "-o", tmp_path / f"{mode}.bpuc")
+        assert bpuc("compile", KV, *words).code == 0
+    out = {k: tmp_path / f"c.{k}" for k in ("json", "html")}
+    files = [a for k, p in out.items() for a in (f"--{k}", p)]
+    done = bpuc("perf", tmp_path / "auto.bpuc", "--against", tmp_path / "never.bpuc", *files)
+    assert done.code == 0
+    assert "rescales gone" in done.out
+    perf = json.loads(out["json"].read_text())
+    apart = perf["against"]["summary"]["rescale_count"] - perf["summary"]["rescale_count"]
+    assert len(perf["against"]["rescales_removed"]) == apart > 0
+    assert 'id="against"' in out["html"].read_text()
+    both = bpuc("perf", tmp_path / "auto.bpuc", "--against", KV)  # a model is compiled for the march of the binary
+    assert both.code == 0
+    over = bpuc("perf", tmp_path / "auto.bpuc", "--against", tmp_path / "never.bpuc", "--html", tmp_path / "never.bpuc")
+    assert over.code == 1
+
+
+def test_every_gate_that_fails_is_named(bpuc):
+    done = bpuc(
+        "perf", HYBRID, "--march", "bayes-e", "--max-latency-ms", "0.001", "--fail-on", "cpu-op", "--run-on-cpu", "Selu"
+    )
+    assert done.code == 3
+    assert "exceeds the limit of 0.001 ms" in done.err
+    assert "op on the CPU" in done.err or "ops on the CPU" in done.err
+    assert "latency, one thread" in done.out
