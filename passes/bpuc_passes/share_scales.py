@@ -30,8 +30,9 @@ TELL_BITS = 3.0
 _MOVED = "values only move between them"
 # noise that readers may gain beyond the bits limit: a base, and more where the rescale is expensive (chosen by hand)
 _BASE_DB, _DB_PER_US, _MOST_DB = 0.5, 0.02, 1.5
-# members that lose so much may be better apart; what each must gain at the outputs for its rescale, and trials at most
-_PAID_BITS, _LEAST_DB, _TRIALS = 0.3, 0.15, 8
+# members that lose a whole bit may be better apart; what each must gain at the outputs for its rescale (both chosen by
+# hand: below a bit users expect sharing), and trials at most
+_PAID_BITS, _LEAST_DB, _TRIALS = 1.0, 0.3, 8
 # members within so much of the one that loses most leave their groups in one round, so that rounds are few
 _ROUND_BITS = 0.5
 # ops that add their operands' noise to the rounding of their own result
