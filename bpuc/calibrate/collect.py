@@ -1,22 +1,23 @@
-"""Run the float graph on samples and let observers see its tensors, one sample at a time."""
+"""Run the float graph on samples, let observers see its tensors, and turn what they saw into thresholds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from typing import Any
 
 import numpy as np
 
-from bpuc.base.errors import DataError
+from bpuc.base.errors import ConfigError
+from bpuc.calibrate.parallel import Pool, in_blocks
+from bpuc.calibrate.partial import Partial
+from bpuc.calibrate.plan import make_plan
+from bpuc.calibrate.search import FEW, search
+from bpuc.calibrate.statistics import BLOCK, Statistics
 from bpuc.calibrate.table import TensorRange
 from bpuc.calibrate.tune import tune_thresholds
 from bpuc.execute.ort import FloatExecutor
 from bpuc.ir import Graph
-from bpuc.observe.base import LEAST_THRESHOLD, Observer
-from bpuc.observe.channels import ChannelObserver
-from bpuc.observe.registry import make_observer
-from bpuc.observe.rows import RowSampler
-from bpuc.passkit.channels import channel_axes
+from bpuc.observe.base import LEAST_THRESHOLD
 from bpuc.passkit.context import MASKED
 
 Sample = Mapping[str, np.ndarray[Any, np.dtype[Any]]]
@@ -28,9 +29,14 @@ def calibrate_graph(
     observer: str,
     options: Mapping[str, Any],
     *,
+    count: int | None = None,
+    overrides: Mapping[str, tuple[str, Mapping[str, Any]]] | None = None,
     wide: Callable[[str], bool] = lambda name: False,  # noqa: ARG005
     threads: int | None = None,
+    channels: bool = True,
     tune: bool = False,
+    pool: Pool | None = None,
+    partial: Partial | None = None,
 ) -> dict[str, TensorRange]:
     """Ranges and thresholds of all tensors that are marked to be observed.
 
@@ -39,56 +45,82 @@ def calibrate_graph(
 
     Args:
         samples: input name -> array of the model's shape.
-        tune: let the readers of a tensor choose its threshold, from what the observer gives on (`tune_thresholds`).
+        count: how many samples there are, where `samples` has no length.
+        overrides: tensor -> observer and options of its own.
         wide: whether a tensor is to be int16 (its observer then weighs errors for 32767 steps).
+        channels: whether to keep statistics of channels, which channel scales and bias correction need.
+        tune: let the readers of a tensor choose its threshold, from what the observer gives on (`tune_thresholds`).
+        pool: processes that take samples between them, instead of this one; the same result.
+        partial: where to keep, and to find again, what has been seen.
 
     Raises:
         DataError: a sample makes a tensor NaN or infinite; names both.
-        ConfigError: the observer or an option of it does not exist.
+        ConfigError: the observer or an option of it does not exist, or needs all samples in one process.
     """
-    names = [t.name for t in graph.tensors() if t.observer and t.const is None]
-    observers: dict[str, Observer] = {name: make_observer(observer, options) for name in names}
-    axes = {t.name: (a, t.shape[a]) for t, a in channel_axes(graph).items() if t.name in observers}
-    channels = {name: ChannelObserver(*axis) for name, axis in axes.items()}
-    rows = {name: RowSampler(*axes.get(name, (None,))) for name in names} if tune else {}
-    may_mask = any(t.const is not None and t.dtype.is_float and np.isneginf(t.const).any() for t in graph.tensors())
-    masked: set[str] = set()
-    executor = FloatExecutor(graph, names, threads)
-    for number, sample in enumerate(samples):
-        for name, array in executor.run(dict(sample)):
-            try:
-                observers[name].update(array)
-                if name in channels:
-                    channels[name].update(array)
-                if tune:
-                    rows[name].update(array)
-            except DataError as e:
-                if may_mask and not np.isnan(array).any() and not np.isposinf(array).any():
-                    masked.add(name)
-                    observers[name].update(array[np.isfinite(array)])
-                    continue
-                raise DataError(
-                    f"calibration sample {number} makes tensor {name} NaN or infinite",
-                    where=e.where,
-                    want="finite values in every tensor",
-                    hint="look at that sample, and at the model in float",
-                ) from e
-    found = {}
-    for name, o in observers.items():
+    total = count if count is not None else len(samples) if isinstance(samples, Sized) else 100
+    plan = make_plan(graph, observer, options, overrides or {}, total, rows=tune, channels=channels)
+    statistics = Statistics(plan)
+    few: list[Sample] = []
+    stream, first = iter(samples), 0
+    if observer == "default":
+        stream = _kept(stream, few)
+    if partial is not None:
+        stream = partial.watch(stream)
+        first = partial.load(statistics, stream)
+    if pool is None:
+        executor = FloatExecutor(graph, plan.taps, threads)
+        for number, sample in enumerate(stream, first):
+            statistics.see(number, executor.run(sample))
+            if (number + 1) % BLOCK == 0:
+                statistics.close()
+                if partial is not None:
+                    partial.keep(statistics, number + 1)
+        statistics.close()
+    else:
+        _check_order_free(statistics)
+        for end, part in pool.run(graph, plan, in_blocks(stream, first)):
+            statistics.merge(part)
+            if partial is not None:
+                partial.keep(statistics, end)
+    statistics.finish()
+    found = _ranges(statistics, wide, tune)
+    if few:
+        found = search(graph, found, statistics, few, threads)
+    return tune_thresholds(graph, found, statistics.rows()) if tune else found
+
+
+def _check_order_free(statistics: Statistics) -> None:
+    for name, o in statistics.observers.items():
+        if not o.order_free:
+            raise ConfigError(
+                f"observer {o.name} of tensor {name} depends on the order of samples with these options",
+                want="one process, or options with which the order does not matter",
+                hint="leave out --workers and --scheduler",
+            )
+
+
+def _kept(stream: Iterator[Sample], few: list[Sample]) -> Iterator[Sample]:
+    """The stream, its first samples kept."""
+    for sample in stream:
+        if len(few) < FEW:
+            few.append(sample)
+        yield sample
+
+
+def _ranges(statistics: Statistics, wide: Callable[[str], bool], tune: bool) -> dict[str, TensorRange]:
+    channels, found = statistics.channels(), {}
+    for name in statistics.plan.observers:
+        o = statistics.observers[name]
         low, high = o.range()
-        is_wide = wide(name)
+        is_wide, masked = wide(name), name in statistics.masked
         # with 15 bits there is nothing to win by clipping, unless an observer was asked to
         whole = tune and is_wide and max(-low, high) >= LEAST_THRESHOLD
         found[name] = TensorRange(
             float(low),
             float(high),
             float(max(-low, high) if whole else o.threshold(32767 if is_wide else 127)),
-            MASKED if name in masked else "min_max" if whole else o.name,
+            MASKED if masked else "min_max" if whole else o.name,
             "int16" if is_wide else "int8",
-            channels[name].stats() if name in channels and name not in masked else None,
+            channels.get(name),
         )
-    return (
-        tune_thresholds(graph, found, {name: r.rows() for name, r in rows.items() if name not in masked})
-        if tune
-        else found
-    )
+    return found

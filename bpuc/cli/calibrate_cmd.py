@@ -19,13 +19,18 @@ from bpuc.cli.samples import with_progress
 @click.option("--data", metavar="PATH", help=".npz, or a folder of samples; streamed.")
 @click.option("--march", metavar="M", callback=options.march, help="Not needed: thresholds hold for every march.")
 @options.shared
+@options.scale_out
+@click.option("--resume", is_flag=True, help="Keep what was seen in X.calib.json.part, and go on from there.")
 @click.option("-o", "--output", "output", required=True, metavar="X.calib.json", callback=options.output)
 @click.option("--export-qdq", metavar="F", callback=options.output, help="Also write a Q/DQ model for other tools.")
-def command(model: str | None, output: str, export_qdq: str | None, **given: Any) -> None:
+def command(model: str | None, output: str, export_qdq: str | None, resume: bool, **given: Any) -> None:
     """Run the float model on samples and write a threshold for every tensor.
 
-    The file is text: read it, diff it, edit it; an edited threshold is used as it stands.
+    The file is text: read it, diff it, edit it; an edited threshold is used as it stands. With --resume, a run that was
+    interrupted goes on where it was, given the same model, data and options.
     """
+    from pathlib import Path
+
     from bpuc.base.files import write_atomic
     from bpuc.calibrate import save_calibration
     from bpuc.flow.calibrate import calibrate
@@ -33,10 +38,13 @@ def command(model: str | None, output: str, export_qdq: str | None, **given: Any
     from bpuc.flow.stages import qdq_model
 
     request = make_request(model, **given)
-    calibration, prepared = calibrate(request, with_progress("calibrating"))
+    part = Path(f"{output}.part") if resume else None
+    calibration, prepared = calibrate(request, with_progress("calibrating"), part)
     for warning in dict.fromkeys(prepared.ctx.warnings):
         ui.warn(warning.message)
     save_calibration(calibration, output)
+    if part is not None:
+        part.unlink(missing_ok=True)
     if export_qdq is not None:
         write_atomic(export_qdq, qdq_model(prepared, calibration))
     ui.note(

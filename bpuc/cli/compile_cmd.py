@@ -24,6 +24,7 @@ from bpuc.cli.samples import with_progress
 @click.option("--data", metavar="PATH", help="Calibration data: .npz, or a folder of samples; streamed.")
 @click.option("--random-data", is_flag=True, help="Calibrate on random data: for latency and placement only.")
 @options.shared
+@options.scale_out
 @click.option("-o", "--output", "output", metavar="X.bpuc", callback=options.output, help="The simulated binary.")
 @click.option("--report", metavar="F", callback=options.output, help="Write report.json.")
 @click.option("--max-latency-ms", type=options.AtLeastZero(), metavar="N", help="Exit 3 when the estimate is above.")

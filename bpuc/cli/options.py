@@ -155,6 +155,14 @@ _SHARED = (
 )
 
 
+def scale_out(f: F) -> F:
+    """Where the float model runs on the samples: the options --workers and --scheduler."""
+    f = click.option("--scheduler", metavar="ADDRESS", help="Run samples on a Dask cluster (extra bpuc[dask]).")(f)
+    return click.option(
+        "--workers", type=click.IntRange(1, 256), metavar="N", help="Run samples in N processes; the same result."
+    )(f)
+
+
 def shared(f: F) -> F:
     """The options of calibrate, compile, check and perf MODEL.onnx; passed under `make_request`'s names."""
     for option in reversed(_SHARED):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -53,11 +54,19 @@ def note(text: str) -> None:
 
 @contextmanager
 def progress(items: Iterable[T], label: str, length: int | None = None) -> Iterator[Iterable[T]]:
-    """A progress bar on a terminal; elsewhere, and with ``--quiet``, the items alone."""
+    """A progress bar with rate and time left on a terminal; elsewhere, and with ``--quiet``, the items alone."""
     if quiet() or not sys.stderr.isatty():
         yield items
         return
-    with click.progressbar(items, length=length, label=label, file=sys.stderr) as bar:
+    start = time.monotonic()
+
+    def rate(_: T | None) -> str:
+        return f"{bar.pos / max(time.monotonic() - start, 1e-3):.1f}/s"
+
+    bar = click.progressbar(
+        items, length=length, label=label, file=sys.stderr, show_eta=True, show_pos=True, item_show_func=rate
+    )
+    with bar:
         yield bar
 
 

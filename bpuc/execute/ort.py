@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,9 +13,11 @@ import onnxruntime as ort
 from onnx.reference import ReferenceEvaluator
 
 from bpuc.base.errors import DataError, ModelError
-from bpuc.frontend.onnx_export import export_float, export_op
-from bpuc.ir import Graph, Op
+from bpuc.frontend.onnx_export import export_float, export_op, export_part
+from bpuc.ir import Graph, Op, Tensor
 from bpuc.ops.base import Array
+
+ROOM = 24 << 20  # bytes of tensors that a session may show at once
 
 
 class Session(Protocol):
@@ -44,6 +48,8 @@ def open_session(model: bytes, threads: int | None = None) -> Session:
     # threads that spin while observers work would cost CPU time and win nothing
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = 4  # its errors come as exceptions
+    if _one_arena():
+        options.add_session_config_entry("session.use_env_allocators", "1")
     if threads is not None:
         options.intra_op_num_threads = threads
     try:
@@ -56,8 +62,22 @@ def open_session(model: bytes, threads: int | None = None) -> Session:
     return session
 
 
+@cache
+def _one_arena() -> bool:
+    """Let all sessions take memory from one arena, as each would hold on to the most that it ever needed."""
+    info = ort.OrtMemoryInfo("Cpu", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT)
+    try:
+        ort.create_and_register_allocator(info, None)
+    except Exception:  # the program around us has made one
+        return False
+    return True
+
+
 class FloatExecutor:
-    """One session for a graph and a set of tensors to look at.
+    """A graph and a set of tensors to look at.
+
+    All tensors that a session is to show exist at once. So a graph with much to look at becomes several sessions, one
+    after another, each with at most `ROOM` bytes of such tensors (or a single op).
 
     Args:
         graph: with float tensors.
@@ -71,14 +91,23 @@ class FloatExecutor:
     def __init__(self, graph: Graph, taps: Sequence[str], threads: int | None = None):
         self.inputs = {t.name: t for t in graph.inputs}
         self.taps = tuple(dict.fromkeys(taps))
-        self._computed = [name for name in self.taps if name not in self.inputs]
-        model = export_float(graph, self._computed).SerializeToString()
-        with _refusals(graph.name):
-            self._session = open_session(model, threads)
         self._name = graph.name
+        computed = [name for name in self.taps if name not in self.inputs]
+        cut = _cut(graph, {*computed})
+        self._parts: list[_Part] = []
+        for i, (ops, results) in enumerate(cut):
+            with _refusals(graph.name):
+                session = open_session(export_part(ops, results), threads)
+            later = {t.name for part, _ in cut[i + 1 :] for op in part for t in op.inputs if t is not None}
+            reads = {t.name for op in ops for t in op.inputs if t is not None}
+            self._parts.append(_Part(session, [t.name for t in results], reads, later))
+        if computed and not cut:
+            with _refusals(graph.name):
+                session = open_session(export_float(graph, computed).SerializeToString(), threads)
+            self._parts = [_Part(session, computed, {*self.inputs}, set())]
 
     def run(self, feeds: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
-        """The tapped tensors of one sample, by name, in the order of `taps`; nothing is kept.
+        """The tapped tensors of one sample, by name: inputs first, then as they are computed; nothing is kept.
 
         Args:
             feeds: an array of the model's shape for every input; other float types are converted.
@@ -86,12 +115,19 @@ class FloatExecutor:
         Raises:
             DataError: an input is missing or has another shape.
         """
-        given = {name: self._fed(name, feeds) for name in self.inputs}
-        with _refusals(self._name):
-            results = self._session.run(self._computed, given) if self._computed else []
-        computed = dict(zip(self._computed, results))
-        for name in self.taps:
-            yield name, given[name] if name in given else computed.pop(name)
+        alive = {name: self._fed(name, feeds) for name in self.inputs}
+        wanted = {*self.taps}
+        yield from [(name, alive[name]) for name in self.inputs if name in wanted]
+        for part in self._parts:
+            with _refusals(self._name):
+                results = part.session.run(part.results, {n: a for n, a in alive.items() if n in part.reads})
+            alive = {n: a for n, a in alive.items() if n in part.later}
+            alive |= {n: a for n, a in zip(part.results, results) if n in part.later}
+            results.reverse()
+            for name in part.results:
+                array = results.pop()
+                if name in wanted:
+                    yield name, array
 
     def _fed(self, name: str, feeds: Mapping[str, Array]) -> Array:
         tensor = self.inputs[name]
@@ -103,6 +139,44 @@ class FloatExecutor:
                 f"input '{name}' has shape {list(array.shape)}", want=f"shape {list(tensor.shape)}", where=name
             )
         return array.astype(tensor.dtype.numpy, copy=False)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A session of a FloatExecutor; names of its results, of what it reads, and of what sessions behind it read."""
+
+    session: Session
+    results: list[str]
+    reads: set[str]
+    later: set[str]
+
+
+def _cut(graph: Graph, taps: set[str]) -> list[tuple[list[Op], list[Tensor]]]:
+    """The ops in consecutive parts, each with its results that are taps or read by later parts.
+
+    Nothing where one session does: few bytes, or taps that are no tensors but ports of the graph.
+    """
+    ops = list(graph)
+    if not taps <= {t.name for op in ops for t in op.outputs}:
+        return []
+    parts: list[list[Op]] = [[]]
+    room = ROOM
+    for op in ops:
+        size = sum(t.elements * t.dtype.numpy.itemsize for t in op.outputs if t.name in taps)
+        if size > room and parts[-1]:
+            parts.append([])
+            room = ROOM
+        room -= size
+        parts[-1].append(op)
+    if len(parts) == 1:
+        return []
+    found = []
+    for i, part in enumerate(parts):
+        later = {t for p in parts[i + 1 :] for op in p for t in op.inputs}
+        results = [t for op in part for t in op.outputs if t.name in taps or t in later]
+        if results:
+            found.append((part, results))
+    return found
 
 
 Sessions = dict[Op, Session]

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from bpuc import __version__
 from bpuc.base.errors import ConfigError, DataError, FileError
 from bpuc.calibrate import Calibration, TensorRange, calibrate_graph, load_calibration
+from bpuc.calibrate.cluster import DaskPool
+from bpuc.calibrate.parallel import LocalPool, Pool
+from bpuc.calibrate.partial import Partial
 from bpuc.data import DataSource, open_data, random_data
 from bpuc.flow.prepare import Prepared, prepare
 from bpuc.flow.qat import fill, take_file_scales
@@ -19,8 +25,14 @@ from bpuc.passkit.weights import per_channel, weight_axis, with_weights
 Progress = Callable[[Iterable[dict[str, np.ndarray]], int], Iterable[dict[str, np.ndarray]]]
 
 
-def calibrate(request: Request, progress: Progress | None = None) -> tuple[Calibration, Prepared]:
+def calibrate(
+    request: Request, progress: Progress | None = None, resume: Path | None = None
+) -> tuple[Calibration, Prepared]:
     """Observe the model's tensors on the data.
+
+    Args:
+        resume: file that keeps what has been seen, and from which a run that was interrupted goes on; for the caller to
+            delete, once the calibration is written.
 
     Raises:
         ModelError, DataError, ConfigError, FileError: what the user can mend.
@@ -29,7 +41,21 @@ def calibrate(request: Request, progress: Progress | None = None) -> tuple[Calib
     source = open_source(request, prepared)
     if source is None:
         raise DataError("no calibration data were named", hint="use --data PATH, or cal_data_dir in the YAML file")
-    return collect(request, prepared, source, progress), prepared
+    partial = None if resume is None else Partial(resume, _identity(request, prepared, source))
+    return collect(request, prepared, source, progress, partial), prepared
+
+
+def _identity(request: Request, prepared: Prepared, source: DataSource) -> dict[str, Any]:
+    """All but the samples that thresholds depend on."""
+    o = request.options
+    tensors = [(t.name, list(t.shape)) for t in prepared.graph.tensors() if t.observer and t.const is None]
+    return {
+        "model": prepared.model.sha256,
+        "version of bpuc": __version__,
+        "observer": o.observer,
+        "options": [dict(o.observer_options), dict(o.dtypes), o.template, o.effort, o.tune, tensors],
+        "number of samples": source.samples,
+    }
 
 
 def open_source(request: Request, prepared: Prepared) -> DataSource | None:
@@ -50,8 +76,14 @@ def open_source(request: Request, prepared: Prepared) -> DataSource | None:
     return source
 
 
-def collect(request: Request, prepared: Prepared, source: DataSource, progress: Progress | None = None) -> Calibration:
-    """Run the samples through the optimized float graph."""
+def collect(
+    request: Request,
+    prepared: Prepared,
+    source: DataSource,
+    progress: Progress | None = None,
+    partial: Partial | None = None,
+) -> Calibration:
+    """Run the samples through the optimized float graph, here or where the request says."""
     options = request.options
     wide = {name for name, dtype in options.dtypes.items() if dtype == "int16"}
     samples: Iterable[dict[str, np.ndarray]] = source
@@ -64,8 +96,12 @@ def collect(request: Request, prepared: Prepared, source: DataSource, progress: 
         options.observer,
         options.observer_options,
         wide=lambda name: everything or name in wide,
+        count=source.samples,
         threads=request.threads,
+        channels=options.effort > 0,
         tune=options.tune,
+        pool=_pool(request),
+        partial=partial,
     )
     weights = {
         op.input(1).name: ([float(v) for v in np.abs(per_channel(op)).max(1)], weight_axis(op))
@@ -82,6 +118,12 @@ def collect(request: Request, prepared: Prepared, source: DataSource, progress: 
         tensors,
         positive,
     )
+
+
+def _pool(request: Request) -> Pool | None:
+    if request.scheduler:
+        return DaskPool(request.scheduler, request.threads)
+    return LocalPool(request.workers, request.threads) if request.workers and request.workers > 1 else None
 
 
 def ranges_of(

@@ -40,6 +40,8 @@ class Request:
     max_latency_loss: float | None = None
     check_numerics: bool = False
     hardware: Mapping[str, float] = field(default_factory=dict)
+    workers: int | None = None
+    scheduler: str | None = None
 
 
 def make_request(
@@ -74,11 +76,13 @@ def make_request(
     keep_stages: str | None = None,
     check_numerics: bool = False,
     hardware: Mapping[str, float] | None = None,
+    workers: int | None = None,
+    scheduler: str | None = None,
 ) -> Request:
     """Merge the options of a command with its configuration file.
 
     Raises:
-        ConfigError: no model anywhere, or an option that cannot be read.
+        ConfigError: no model anywhere, an option that cannot be read, or two options that exclude each other.
     """
     known_marches, known_observers = [*targets(), *ALIASES], observer_names()
     c = load_config(config, marches=known_marches, observers=known_observers) if config else None
@@ -99,6 +103,8 @@ def make_request(
         settings |= c.observer_options
     settings |= dict(_pair(o, "--observer-opt") for o in observer_opt)
     _check_observer(name, settings)
+    if workers and scheduler:
+        raise ConfigError("--workers and --scheduler were both given", want="processes here, or a cluster")
     both = set(run_on_cpu) & set(run_on_bpu)
     if both:
         raise ConfigError(f"{min(both)} is asked for on the CPU and on the BPU", want="--run-on-cpu or --run-on-bpu")
@@ -139,6 +145,8 @@ def make_request(
         keep_stages=Path(keep_stages) if keep_stages else c.keep_stages if c else None,
         check_numerics=check_numerics,
         hardware=hardware or {},
+        workers=workers,
+        scheduler=scheduler,
     )
 
 

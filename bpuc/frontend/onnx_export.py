@@ -146,6 +146,22 @@ def export_float(graph: Graph, outputs: Sequence[str] = ()) -> ModelProto:
     return assemble(graph.name, writer, graph.inputs, results)
 
 
+def export_part(ops: Sequence[Op], results: Sequence[Tensor]) -> bytes:
+    """Some ops, in order, as a serialized ONNX model.
+
+    Its inputs are all non-constant operands that none of the ops gives, its outputs the `results` of the ops.
+    """
+    given = {t for op in ops for t in op.outputs}
+    inputs = list(
+        dict.fromkeys(t for op in ops for t in op.inputs if t is not None and t.const is None and t not in given)
+    )
+    writer = Writer(ops, [t.name for t in (*inputs, *given)])
+    for op in ops:
+        writer.write(op)
+    infos = [onnx.helper.make_value_info(t.name, type_proto(t)) for t in results]
+    return bytes(assemble("part", writer, inputs, infos).SerializeToString(deterministic=True))
+
+
 def export_op(op: Op) -> bytes:
     """One op as a serialized ONNX model: its non-constant operands, each once, are the inputs."""
     inputs = list(dict.fromkeys(t for t in op.inputs if t is not None and t.const is None))

@@ -43,6 +43,16 @@ class Observer(ABC):
     def __init__(self, options: Any = None):
         self.options = self.Options() if options is None else options
 
+    @property
+    def order_free(self) -> bool:
+        """Whether no order of updates changes the answer; if not, samples must come one after another."""
+        return True
+
+    @property
+    def joins(self) -> bool:
+        """Whether `merge` is the same as seeing the other's values, be they of one tensor or of two."""
+        return self.order_free
+
     @abstractmethod
     def update(self, array: npt.NDArray[Any]) -> None:
         """See the values of an array of any shape and real dtype; an empty one changes nothing.
@@ -53,7 +63,7 @@ class Observer(ABC):
 
     @abstractmethod
     def merge(self: Self, other: Self) -> None:
-        """Take over what `other`, an observer of the same kind and options, has seen."""
+        """Take over what `other`, an observer of the same kind and options, has seen after this one."""
 
     @abstractmethod
     def range(self) -> tuple[float, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,32 +12,60 @@ from bpuc.base.channels import ChannelStats, rounded
 
 
 class ChannelObserver:
-    """Sums over all arrays seen, each of the same shape with the channels along `axis`."""
+    """Peaks over all arrays seen, sums over some, each of the same shape with the channels along `axis`.
+
+    Sums of floats hang on the order of adding. So samples come in blocks, each summed for itself and then added to the
+    total by `close`: whoever sees the blocks, merging them in order gives the same bits.
+    """
 
     def __init__(self, axis: int, channels: int):
         self.axis, self.count = axis, 0
-        self._peak, self._sum, self._square = np.zeros(channels), np.zeros(channels), np.zeros(channels)
+        self._peak = np.zeros(channels)
+        self._sums = np.zeros((2, channels))
+        self._block = np.zeros((2, channels))
 
-    def update(self, array: npt.NDArray[Any]) -> None:
-        """See an array of finite real values."""
+    def update(self, array: npt.NDArray[Any], moments: bool = True) -> None:
+        """See an array of finite real values; without `moments` for its peaks alone."""
         x = np.ascontiguousarray(array, np.float32)
         before = int(np.prod(x.shape[: self.axis]))
         view = x.reshape(before, x.shape[self.axis], -1)
         if not x.size:
             return
         self._peak = np.maximum(self._peak, np.maximum(view.max((0, 2)), -view.min((0, 2))))
-        self._sum += view.sum((0, 2), dtype=np.float32)
-        self._square += np.einsum("nci,nci->c", view, view, dtype=np.float32)
-        self.count += before * view.shape[2]
+        if moments:
+            self._block[0] += view.sum((0, 2), dtype=np.float32)
+            self._block[1] += np.einsum("nci,nci->c", view, view, dtype=np.float32)
+            self.count += before * view.shape[2]
+
+    def close(self) -> None:
+        """End a block."""
+        self._sums += self._block
+        self._block[:] = 0
 
     def merge(self, other: ChannelObserver) -> None:
-        """Take over what another one has seen; peaks are exact, sums up to the last digits."""
+        """Take over the blocks that another one has seen after those seen here."""
         self._peak = np.maximum(self._peak, other._peak)
-        self._sum += other._sum
-        self._square += other._square
+        self._sums += other._sums
+        self._block += other._block
         self.count += other.count
 
     def stats(self) -> ChannelStats:
         """Rounded to the digits that a calibration file keeps, so that a stored one serves alike."""
         n = max(self.count, 1)
-        return ChannelStats(self.axis, *(rounded(a) for a in (self._peak, self._sum / n, self._square / n)))
+        sums = (self._sums + self._block) / n
+        return ChannelStats(self.axis, *(rounded(a) for a in (self._peak, sums[0], sums[1])))
+
+    def state(self) -> dict[str, Any]:
+        """JSON form of all closed blocks."""
+        return {"peak": self._peak.tolist(), "sums": self._sums.tolist(), "count": self.count}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """The inverse of `state`."""
+        self._peak, self._sums, self.count = np.array(state["peak"]), np.array(state["sums"]), state["count"]
+
+
+def joined(parts: Sequence[ChannelStats]) -> ChannelStats:
+    """The statistics of a concatenation along the channels' axis."""
+    return ChannelStats(
+        parts[0].axis, *(np.concatenate([getattr(p, k) for p in parts]) for k in ("peak", "mean", "square"))
+    )

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
-
-import numpy.typing as npt
 
 from bpuc.base.errors import ConfigError
-from bpuc.observe.base import Observer
-from bpuc.observe.min_max import MinMax
+from bpuc.observe.min_max import MinMaxBase
 
 
 @dataclass(frozen=True)
@@ -38,25 +33,12 @@ class FixedOptions:
             raise ConfigError(f"observer option {key} is {value:g}", want="a finite number above 0")
 
 
-class Fixed(Observer):
+class Fixed(MinMaxBase):
     """The threshold does not depend on the data; their range is still recorded."""
 
     name = "fixed"
     Options = FixedOptions
     options: FixedOptions
-
-    def __init__(self, options: FixedOptions | None = None):
-        super().__init__(options)
-        self._seen = MinMax()
-
-    def update(self, array: npt.NDArray[Any]) -> None:
-        self._seen.update(array)
-
-    def merge(self, other: Fixed) -> None:
-        self._seen.merge(other._seen)
-
-    def range(self) -> tuple[float, float]:
-        return self._seen.range()
 
     def threshold(self, qmax: int = 127) -> float:
         return self._threshold(qmax)
@@ -64,9 +46,3 @@ class Fixed(Observer):
     def _threshold(self, qmax: int) -> float:
         scale, threshold = self.options.scale, self.options.threshold
         return threshold or (scale or 0.0) * qmax
-
-    def _state(self) -> dict[str, Any]:
-        return self._seen._state()
-
-    def _load(self, state: Mapping[str, Any]) -> None:
-        self._seen._load(state)

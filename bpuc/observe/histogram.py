@@ -9,6 +9,7 @@ updates and merges gives the same counts, exactly.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,28 +22,33 @@ from bpuc.observe.base import as_float32
 OCTAVES = 16
 CHUNK = 1 << 16  # elements at a time, so that temporaries stay in the cache
 MANTISSA_BITS = 23
+LINE = 16  # values of a cache line: sampling takes whole lines
 
 
-def check_bins(bins: int) -> None:
+def check_bins(bins: int, option: str = "bins") -> None:
     """Refuse a number of bins that the histogram cannot have.
 
     Raises:
         ConfigError: not a power of two from 256 to 65536.
     """
     if bins not in {1 << b for b in range(8, 17)}:
-        raise ConfigError(f"observer option bins is {bins}", want="a power of two from 256 to 65536, such as 2048")
+        raise ConfigError(f"observer option {option} is {bins}", want="a power of two from 256 to 65536, such as 2048")
 
 
 class Histogram:
     """Counts of |x| with exact, order-free growth and merging.
+
+    Args:
+        bins: equal bins that the upper half of the range would have at this fineness, twice over.
+        sampling: count one value in this many (see `thinned`); the extremes are those of all values.
 
     Attributes:
         counts: int64 [1 + OCTAVES * bins / 2]; counts[0] is the rest bin [0, lowest edge).
         lo, hi: least and largest value seen (0 and 0 before the first).
     """
 
-    def __init__(self, bins: int = 2048):
-        self.bins = bins
+    def __init__(self, bins: int = 2048, sampling: int = 1):
+        self.bins, self.sampling = bins, sampling
         self._bits = bins.bit_length() - 2  # mantissa bits in a bin's key
         self._base = 0  # key of counts[1]
         self.counts: npt.NDArray[np.int64] = np.zeros(1 + (OCTAVES << self._bits), np.int64)
@@ -64,17 +70,21 @@ class Histogram:
         if flat.size == 0:
             return
         self._widen(lo, hi)
+        if self.sampling > 1:
+            flat = thinned(flat, self.sampling)
         keys = flat.view(np.int32)
-        shift = MANTISSA_BITS - self._bits
-        small = np.empty(min(CHUNK, flat.size), np.int32)
-        index = np.empty(small.size, np.intp)
-        for start in range(0, flat.size, CHUNK):
-            part = keys[start : start + CHUNK]
-            k, i = small[: part.size], index[: part.size]
+        shift, lowest = MANTISSA_BITS - self._bits, self._base - 1
+        chunk = max(CHUNK, 4 * self.counts.size)
+        room, floor, index = _scratch(min(chunk, flat.size))
+        floor[:] = lowest
+        for start in range(0, flat.size, chunk):
+            part = keys[start : start + chunk]
+            k, i = room[: part.size], index[: part.size]
             np.bitwise_and(part, 0x7FFFFFFF, out=k)  # drop the sign
             np.right_shift(k, shift, out=k)
-            np.subtract(k, self._base - 1, out=k)
-            np.maximum(k, 0, out=i, casting="same_kind")
+            np.maximum(k, floor[: part.size], out=k)  # against an array: numpy has no fast path for a number
+            np.subtract(k, lowest, out=k)
+            i[:] = k
             self.counts += np.bincount(i, minlength=self.counts.size)
 
     def merge(self, other: Histogram) -> None:
@@ -92,6 +102,20 @@ class Histogram:
         if base > self._base:
             self.counts = _raised(self.counts, base - self._base)
             self._base = base
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For another process: only the bins from the first to the last that holds something."""
+        used = np.flatnonzero(self.counts)
+        first, stop = (int(used[0]), int(used[-1]) + 1) if used.size else (0, 0)
+        part = self.counts[first:stop]
+        small = part.astype(np.uint32) if not part.size or part.max() < 1 << 32 else part
+        return {**self.__dict__, "counts": (self.counts.size, first, small)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        size, first, part = state["counts"]
+        self.__dict__.update(state)
+        self.counts = np.zeros(size, np.int64)
+        self.counts[first : first + part.size] = part
 
     def edges(self) -> npt.NDArray[np.float64]:
         """The bins' edges, one more than counts; the first is 0."""
@@ -121,17 +145,26 @@ class Histogram:
         inside = (wanted - float(sums[i] - counts[i])) / float(counts[i])
         return min(float(edges[0] + (edges[1] - edges[0]) * inside), self.max)
 
-    def linear(self) -> tuple[npt.NDArray[np.int64], float]:
-        """Counts in `bins` equal bins from 0 to the power of two above `max`, and the width of one.
+    def linear(self, bins: int | None = None) -> tuple[npt.NDArray[np.int64], float]:
+        """Counts in equal bins from 0 to the power of two above `max`, and the width of one.
 
         Exact, as every bin kept here lies in one of those (only the rest bin may hold values of the first few).
+
+        Args:
+            bins: how many, a power of two up to the histogram's own, which is the default.
         """
-        centres = (self.edges()[:-1] + self.edges()[1:]) / 2
-        width = 2.0 ** (np.frexp(self.max)[1]) / self.bins
-        index = np.minimum((centres / width).astype(np.int64), self.bins - 1)
-        out = np.zeros(self.bins, np.int64)
+        bins = bins or self.bins
+        centres = self.centres()
+        width = 2.0 ** (np.frexp(self.max)[1]) / bins
+        index = np.minimum((centres / width).astype(np.int64), bins - 1)
+        out = np.zeros(bins, np.int64)
         np.add.at(out, index, self.counts)
         return out, float(width)
+
+    def centres(self) -> npt.NDArray[np.float64]:
+        """The middle of each bin, as `counts`."""
+        edges = self.edges()
+        return np.asarray((edges[:-1] + edges[1:]) / 2)
 
     def state(self) -> dict[str, Any]:
         """JSON form; only the bins that hold something."""
@@ -150,6 +183,30 @@ class Histogram:
         self.lo, self.hi, self._empty, self._base = state["lo"], state["hi"], state["empty"], state["base"]
         self.counts[:] = 0
         self.counts[state["bin"]] = state["count"]
+
+
+def thinned(flat: npt.NDArray[np.float32], every: int) -> npt.NDArray[np.float32]:
+    """One value in `every`, by position alone: whole cache lines, each time the next one of a block of `every` lines.
+
+    So rows of any power of two are not met in the same columns again and again. The last, incomplete block gives every
+    `every`-th value.
+    """
+    whole = flat.size // (every * every * LINE) * (every * every * LINE)
+    diagonal = np.arange(every)
+    lines = flat[:whole].reshape(-1, every, every, LINE)[:, diagonal, diagonal]
+    return np.concatenate([lines.reshape(-1), flat[whole::every]])
+
+
+_local = threading.local()
+
+
+def _scratch(size: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.intp]]:
+    """Room for one chunk, kept between calls: fresh memory would be mapped page by page each time."""
+    kept = getattr(_local, "arrays", None)
+    if kept is None or kept[0].size < size:
+        kept = _local.arrays = (np.empty(size, np.int32), np.empty(size, np.int32), np.empty(size, np.intp))
+    room, floor, index = kept
+    return room[:size], floor[:size], index[:size]
 
 
 def _raised(counts: npt.NDArray[np.int64], by: int) -> npt.NDArray[np.int64]:

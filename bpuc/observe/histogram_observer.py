@@ -3,20 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy.typing as npt
 
+from bpuc.base.errors import ConfigError
 from bpuc.observe.base import Observer
-from bpuc.observe.histogram import Histogram
+from bpuc.observe.histogram import Histogram, check_bins
+
+
+@dataclass(frozen=True)
+class SamplingOptions:
+    """The option of all observers with a histogram.
+
+    Attributes:
+        sampling: count one value in this many (1 to 64), evenly over the tensor; least and largest value stay exact.
+    """
+
+    sampling: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.sampling <= 64:
+            raise ConfigError(f"observer option sampling is {self.sampling}", want="a whole number from 1 to 64")
+
+
+@dataclass(frozen=True)
+class HistogramOptions(SamplingOptions):
+    """Besides, for those that let it be chosen.
+
+    Attributes:
+        bins: fineness of the histogram, a power of two from 256 to 65536.
+    """
+
+    bins: int = 2048
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_bins(self.bins)
 
 
 class HistogramObserver(Observer):
     """Holds the histogram, of `Options.bins` where there is such an option; a subclass gives `_threshold`."""
 
+    Options = SamplingOptions
+
     def __init__(self, options: Any = None):
         super().__init__(options)
-        self.histogram = Histogram(getattr(self.options, "bins", 2048))
+        self.histogram = self._fresh()
+
+    def _fresh(self) -> Histogram:
+        return Histogram(getattr(self.options, "bins", 2048), getattr(self.options, "sampling", 1))
 
     def update(self, array: npt.NDArray[Any]) -> None:
         self.histogram.update(array)

@@ -8,28 +8,30 @@ import numpy as np
 import numpy.typing as npt
 
 from bpuc.base.errors import ConfigError
-from bpuc.observe.histogram import Histogram, check_bins
-from bpuc.observe.histogram_observer import HistogramObserver
+from bpuc.observe.histogram import Histogram
+from bpuc.observe.histogram_observer import HistogramObserver, HistogramOptions
 
 CANDIDATES = 100
 
 
 @dataclass(frozen=True)
-class MseOptions:
+class MseOptions(HistogramOptions):
     """Options of mse.
 
     Attributes:
         stride: every how many hundredths of the maximum are tried, 1 to 20.
-        bins: fineness of the histogram, a power of two.
+        finer: how many more thresholds are tried between the neighbours of the best one, 0 to 1000.
     """
 
     stride: int = 1
-    bins: int = 2048
+    finer: int = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not 1 <= self.stride <= 20:
             raise ConfigError(f"observer option stride is {self.stride}", want="a whole number from 1 to 20")
-        check_bins(self.bins)
+        if not 0 <= self.finer <= 1000:
+            raise ConfigError(f"observer option finer is {self.finer}", want="a whole number from 0 to 1000")
 
 
 class Mse(HistogramObserver):
@@ -40,9 +42,20 @@ class Mse(HistogramObserver):
     options: MseOptions
 
     def _threshold(self, qmax: int) -> float:
-        steps = np.arange(CANDIDATES, 0, -self.options.stride)
-        candidates = self.histogram.max * steps / CANDIDATES
+        best = best_hundredth(self.histogram, qmax, self.options.stride)
+        if not self.options.finer:
+            return best
+        peak = self.histogram.max
+        around = self.options.stride * peak / CANDIDATES
+        inside = np.linspace(best + around, best - around, self.options.finer + 2)[1:-1]
+        candidates = np.array([best, *(c for c in inside if 0 < c <= peak)])
         return float(candidates[int(np.argmin(quantization_error(self.histogram, candidates, qmax)))])
+
+
+def best_hundredth(histogram: Histogram, qmax: int, stride: int = 1) -> float:
+    """The hundredth of the largest magnitude, every `stride`-th from the top, with the least squared error."""
+    candidates = histogram.max * np.arange(CANDIDATES, 0, -stride) / CANDIDATES
+    return float(candidates[int(np.argmin(quantization_error(histogram, candidates, qmax)))])
 
 
 def quantization_error(histogram: Histogram, thresholds: npt.NDArray[np.float64], qmax: int) -> npt.NDArray[np.float64]:
@@ -51,12 +64,7 @@ def quantization_error(histogram: Histogram, thresholds: npt.NDArray[np.float64]
     A bin counts as if all its values sat in its middle. Where a quantization step is no wider than a bin, the middle
     says nothing about the rounding, and step^2 / 12 stands for it (rounding error spread evenly over a step).
     """
-    counts, width = histogram.linear()
-    used = np.flatnonzero(counts)
-    n = counts[used].astype(np.float64)
-    x = np.minimum((used + 0.5) * width, histogram.max)
-    if used.size and used[0] == 0:
-        x[0] = _first_bin_centre(histogram, width)
+    n, x, width = linear_centres(histogram)
     errors = np.empty(len(thresholds))
     for i, t in enumerate(thresholds):
         step = t / qmax
@@ -68,11 +76,17 @@ def quantization_error(histogram: Histogram, thresholds: npt.NDArray[np.float64]
     return errors / max(float(n.sum()), 1.0)
 
 
-def _first_bin_centre(histogram: Histogram, width: float) -> float:
-    """Root mean square of what the first linear bin holds: often zeros alone, whose middle is not width / 2."""
-    edges = histogram.edges()
-    inside = edges[1:] <= width
-    n = histogram.counts[inside]
-    centres = (edges[:-1] + edges[1:])[inside] / 2
-    centres[0] = 0.0
-    return float(np.sqrt(np.dot(n, centres**2) / max(int(n.sum()), 1)))
+def linear_centres(histogram: Histogram) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], float]:
+    """Counts and middles of the equal bins that hold something, and the width of a bin.
+
+    The first bin often holds zeros alone; the root mean square of its values stands for them.
+    """
+    counts, width = histogram.linear()
+    used = np.flatnonzero(counts)
+    x = np.minimum((used + 0.5) * width, histogram.max)
+    if used.size and used[0] == 0:
+        inside = histogram.edges()[1:] <= width
+        n, centres = histogram.counts[inside], histogram.centres()[inside]
+        centres[0] = 0.0
+        x[0] = np.sqrt(np.dot(n, centres**2) / max(int(n.sum()), 1))
+    return counts[used].astype(np.float64), x, width

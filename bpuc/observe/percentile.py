@@ -5,30 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bpuc.base.errors import ConfigError
-from bpuc.observe.histogram import check_bins
-from bpuc.observe.histogram_observer import HistogramObserver
+from bpuc.observe.histogram_observer import HistogramObserver, HistogramOptions
 
 
 @dataclass(frozen=True)
-class PercentileOptions:
+class PercentileOptions(HistogramOptions):
     """Options of percentile.
 
     Attributes:
         percentile: percent of all |x| that stay unclipped, above 0, at most 100 (the vendor's max_percentile * 100).
-        bins: fineness of the histogram, a power of two.
     """
 
     percentile: float = 99.99
-    bins: int = 2048
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not 0 < self.percentile <= 100:
             raise ConfigError(
                 f"observer option percentile is {self.percentile:g}",
                 want="a number in percent, above 0 and at most 100",
                 hint="99.99 is the default",
             )
-        check_bins(self.bins)
 
 
 class Percentile(HistogramObserver):

@@ -15,37 +15,38 @@ MOST_ROWS = 4096
 class RowSampler:
     """Keeps rows [channels] of arrays of one shape; a tensor without channels counts as rows of one value.
 
-    Where more come than fit, every other row goes and half as many are taken from then on: memory is flat, and what is
-    kept depends on the order of samples alone.
+    Every sample gives its part of what there is room for, by its number alone; so parts that were seen apart and are
+    merged in order are what one sampler would have kept.
+
+    Args:
+        axis, channels: of the tensor; None where it has no channels.
+        samples: how many there will be.
     """
 
-    def __init__(self, axis: int | None, channels: int = 1):
-        self._axis, self._channels = axis, channels
+    def __init__(self, axis: int | None, channels: int = 1, samples: int = 8):
+        self._axis, self._channels, self._samples = axis, channels, max(samples, 8)
         self._room = int(np.clip(VALUES // max(channels, 1), 64, MOST_ROWS))
-        self._each = max(1, self._room // 8)
-        self._kept: list[Rows] = []
-        self._count = self._seen = 0
+        self.kept: list[Rows] = []
 
-    def update(self, array: npt.NDArray[Any]) -> None:
-        """Take some rows of an array."""
+    def update(self, array: npt.NDArray[Any], number: int) -> None:
+        """Take some rows of the array of sample `number`, from 0."""
+        share = [n * self._room // self._samples for n in (number, number + 1)]
         x = np.asarray(array, np.float32)
-        if not x.size:
+        if share[0] == share[1] or number >= self._samples or not x.size:
             return
         before = 1 if self._axis is None else int(np.prod(x.shape[: self._axis]))
         view = x.reshape(before, self._channels, -1)
         positions = before * view.shape[2]
-        take = min(self._each, positions)
+        take = min(share[1] - share[0], positions)
         # another phase for every array, so that a fixed grid does not miss the same places each time
-        self._seen += 1
-        phase = (self._seen * 0.6180339887) % 1.0
+        phase = ((number + 1) * 0.6180339887) % 1.0
         at = ((np.arange(take) + phase) * positions / take).astype(np.int64) % positions
-        self._kept.append(np.ascontiguousarray(view[at // view.shape[2], :, at % view.shape[2]]))
-        self._count += take
-        if self._count > self._room:
-            self._kept = [self.rows()[::2]]
-            self._count = len(self._kept[0])
-            self._each = max(1, self._each // 2)
+        self.kept.append(np.ascontiguousarray(view[at // view.shape[2], :, at % view.shape[2]]))
+
+    def merge(self, other: RowSampler) -> None:
+        """Append what another one has kept of later samples."""
+        self.kept += other.kept
 
     def rows(self) -> Rows:
         """What is kept, float32 [rows, channels]."""
-        return np.concatenate(self._kept) if self._kept else np.zeros((0, self._channels), np.float32)
+        return np.concatenate(self.kept) if self.kept else np.zeros((0, self._channels), np.float32)

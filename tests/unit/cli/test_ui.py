@@ -1,6 +1,7 @@
 """What all commands share: JSON, quiet, colours, progress."""
 
 import json
+import re
 
 import click
 import pytest
@@ -66,6 +67,16 @@ def test_colours_only_on_a_terminal(monkeypatch, terminal, no_color, coloured):
     monkeypatch.setattr(ui.sys.stderr, "isatty", lambda: terminal)
     monkeypatch.setenv("NO_COLOR", no_color)
     assert (ui.paint("x", fg="red") != "x") is coloured
+
+
+def test_progress_on_a_terminal_tells_rate_and_time(monkeypatch, capsys):
+    monkeypatch.setattr(ui.sys.stderr, "isatty", lambda: True)
+    with ui.progress(iter(range(30)), "counting", 30) as items:
+        for _ in items:
+            ui.time.sleep(0.05)
+    shown = capsys.readouterr().err
+    assert re.search(r"counting.* 30/30 .*[0-9.]+/s", shown.replace("\r", "\n"))
+    assert re.search(r"[0-9]+:[0-9]{2}:[0-9]{2}", shown)
 
 
 def test_progress_passes_the_items_on():

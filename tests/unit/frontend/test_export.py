@@ -8,6 +8,7 @@ import pytest
 
 from bpuc.base.dtypes import DType
 from bpuc.base.errors import DataError, ModelError
+from bpuc.execute import ort
 from bpuc.execute.ort import FloatExecutor
 from bpuc.frontend import export_float, export_op
 from bpuc.ir import Graph, QuantParams, Tensor
@@ -111,15 +112,29 @@ def test_one_op_reads_an_operand_once():
     assert run(part, {"x": np.array([3, -4], np.float32)})["y"].tolist() == [9, 16]
 
 
-def test_executor_yields_taps_in_order(tmp_path):
+def test_executor_yields_taps_inputs_first(tmp_path):
     executor = FloatExecutor(two_ops(tmp_path), ["y", "x", "r"], 1)
     x = values((2, 3))
     got = list(executor.run({"x": x}))
-    assert [name for name, _ in got] == ["y", "x", "r"]
+    assert [name for name, _ in got] == ["x", "y", "r"]
     arrays = dict(got)
     np.testing.assert_array_equal(arrays["r"], np.maximum(x, 0))
     np.testing.assert_array_equal(arrays["y"], -np.maximum(x, 0))
     np.testing.assert_array_equal(arrays["x"], x)
+
+
+def test_executor_in_parts_gives_what_one_session_gives(tmp_path, monkeypatch):
+    graph = two_ops(tmp_path)
+    names = [t.name for t in graph.tensors() if t.const is None]
+    x = values((2, 3))
+    want = dict(FloatExecutor(graph, names, 1).run({"x": x}))
+    monkeypatch.setattr(ort, "ROOM", 1)
+    executor = FloatExecutor(graph, names, 1)
+    assert len(executor._parts) == len(graph)
+    got = dict(executor.run({"x": x}))
+    assert list(got) == names
+    for name in names:
+        np.testing.assert_array_equal(got[name], want[name])
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float64, np.int32])

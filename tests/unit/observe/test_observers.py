@@ -16,9 +16,9 @@ from hypothesis.extra.numpy import arrays
 from bpuc.base.errors import BpucError, ConfigError, DataError
 from bpuc.observe import make_observer, observer_names, registry, weight_thresholds
 
-SETTABLE = {"fixed": {"scale": 0.25}}
-ALL = ["fixed", "kl", "min_max", "mix", "mse", "percentile"]
-FROM_DATA = [n for n in ALL if n != "fixed"]
+SETTABLE = {"fixed": {"scale": 0.25}, "clip": {"range": 0.25}}
+ALL = ["clip", "clip_std", "default", "fixed", "kl", "lsq", "min_max", "mix", "mse", "percentile"]
+FROM_DATA = [n for n in ALL if n not in SETTABLE]
 
 
 def fresh(name):
@@ -217,7 +217,7 @@ def test_values_that_are_not_finite_are_refused(name, bad):
         ("mse", {"stride": 0}, ["stride"]),
         ("min_max", {"averaging_constant": 2}, ["averaging_constant"]),
         ("min_max", {"percentile": 99}, ["min_max", "percentile", "averaging_constant"]),
-        ("mix", {"bins": 512}, ["mix has none"]),
+        ("mix", {"bins": 512}, ["mix", "no option 'bins'", "sampling"]),
         ("fixed", {}, ["scale"]),
         ("fixed", {"scale": 1, "threshold": 1}, ["one of the two"]),
         ("fixed", {"scale": 0}, ["scale"]),
@@ -249,14 +249,16 @@ def test_the_example_of_the_guide_is_found_in_a_package(tmp_path, monkeypatch):
     package = tmp_path / "guide_observers"
     package.mkdir()
     (package / "__init__.py").touch()
-    (package / "clip_std.py").write_text(code)
+    (package / "rms.py").write_text(code)
     monkeypatch.syspath_prepend(str(tmp_path))
     entry = metadata.EntryPoint("guide", "guide_observers", "bpuc.observers")
     monkeypatch.setattr(registry, "entry_points", lambda group: [entry])
     registry._observers.cache_clear()
     try:
-        assert observer_names() == sorted([*ALL, "clip_std"])
+        assert observer_names() == sorted([*ALL, "rms"])
         x = np.random.default_rng(0).normal(0, 2, 100_000).astype(np.float32)
-        assert fed("clip_std", x, multiple=3).threshold() == pytest.approx(3 * x.std(), rel=0.01)
+        assert fed("rms", x, multiple=3).threshold() == pytest.approx(
+            3 * float(np.sqrt(np.mean(x.astype(np.float64) ** 2))), rel=0.01
+        )
     finally:
         registry._observers.cache_clear()

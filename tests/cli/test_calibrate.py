@@ -1,0 +1,76 @@
+"""Calibration as a user runs it: observers, processes, interruptions."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bpuc.observe import observer_names
+from tests.cli.conftest import MODELS, Bpuc
+
+MODEL, DATA = MODELS / "hybrid.onnx", MODELS / "hybrid_calib.npz"
+NEEDED = {"fixed": ["--observer-opt", "scale=0.0625"], "clip": ["--observer-opt", "range=2"]}
+
+
+@pytest.mark.parametrize("name", observer_names())
+def test_every_observer_gives_every_tensor_a_threshold(bpuc: Bpuc, tmp_path: Path, name: str) -> None:
+    to = tmp_path / "x.calib.json"
+    done = bpuc("calibrate", MODEL, "--data", DATA, "--observer", name, *NEEDED.get(name, []), "-o", to)
+    assert done.code == 0, done.err
+    tensors = json.loads(to.read_text())["tensors"]
+    assert tensors
+    assert all(t["threshold"] > 0 for t in tensors.values())
+
+
+def test_several_processes_write_the_bytes_of_one(bpuc: Bpuc, tmp_path: Path) -> None:
+    one, two = tmp_path / "one.json", tmp_path / "two.json"
+    assert bpuc("calibrate", MODEL, "--data", DATA, "-o", one).code == 0
+    assert bpuc("calibrate", MODEL, "--data", DATA, "--workers", "2", "-o", two).code == 0
+    assert one.read_bytes() == two.read_bytes()
+
+
+def test_processes_and_a_cluster_exclude_each_other(bpuc: Bpuc, tmp_path: Path) -> None:
+    words = ["calibrate", MODEL, "--data", DATA, "--workers", "2", "--scheduler", "tcp://127.0.0.1:1"]
+    done = bpuc(*words, "-o", tmp_path / "x.json")
+    assert done.code == 1
+    assert "--workers and --scheduler were both given" in done.err
+
+
+def test_effort_0_keeps_no_channels(bpuc: Bpuc, tmp_path: Path) -> None:
+    to = tmp_path / "x.json"
+    assert bpuc("calibrate", MODEL, "--data", DATA, "--effort", "0", "-o", to).code == 0
+    assert "channels" not in to.read_text()
+    assert bpuc("calibrate", MODEL, "--data", DATA, "-o", to).code == 0
+    assert "channels" in to.read_text()
+
+
+def test_a_killed_run_goes_on_to_the_same_bytes(bpuc: Bpuc, tmp_path: Path) -> None:
+    with np.load(DATA) as data:
+        many = {k: np.concatenate([v] * (6000 // len(v))) for k, v in data.items()}
+    np.savez(tmp_path / "many.npz", **many)
+    to, part = tmp_path / "x.calib.json", tmp_path / "x.calib.json.part"
+    words = ["calibrate", str(MODEL), "--data", str(tmp_path / "many.npz"), "--resume", "-o", str(to)]
+    process = subprocess.Popen([sys.executable, "-m", "bpuc", *words], cwd=Path(__file__).parents[2], env=os.environ)
+    deadline = time.monotonic() + 100
+    while not part.exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert part.exists()
+    assert not to.exists()
+    done = bpuc(*words[:-1], to, "--observer", "mse")
+    assert done.code == 1
+    assert "another observer" in done.err
+    assert bpuc(*words[:-1], to).code == 0
+    assert not part.exists()
+    whole = tmp_path / "whole.json"
+    assert bpuc(*words[:4], "-o", whole).code == 0
+    assert to.read_bytes() == whole.read_bytes()
