@@ -22,9 +22,10 @@ from bpuc.cli.samples import with_progress
 @click.option(
     "--samples", type=click.IntRange(1), default=4, show_default=True, help="Samples that accuracy is measured on."
 )
+@click.option("--test-data", metavar="PATH", help="Samples for accuracy, if not the first ones of --data.")
 @options.shared
 @ui.json_option
-def command(model: str | None, samples: int, json_to: str | None, **given: Any) -> None:
+def command(model: str | None, samples: int, test_data: str | None, json_to: str | None, **given: Any) -> None:
     """Compile with scales never, auto and always shared, and with equalized branches, and print one table.
 
     Latencies are estimates of the simulated program; accuracy is that of its integers against the float model.
@@ -32,7 +33,7 @@ def command(model: str | None, samples: int, json_to: str | None, **given: Any) 
     from bpuc.flow.compare_scales import as_rows, compare_scales
     from bpuc.flow.request import make_request
 
-    rows = compare_scales(make_request(model, **given), samples, with_progress("calibrating"))
+    rows = compare_scales(make_request(model, **given), samples, with_progress("calibrating"), test_data)
     lines = [f"{'scales':16}{'rescales':>9}{'latency us':>12}{'cosine':>10}{'SQNR dB':>9}{'bits lost':>11}"]
     lines += [
         f"{v.name:16}{v.rescales:9d}{v.latency_us:12.1f}{v.cosine:10.6f}{v.sqnr_db:9.2f}{v.most_bits_lost:11.2f}"

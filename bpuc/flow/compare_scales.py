@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 
 import numpy as np
 
 from bpuc.base.errors import DataError
+from bpuc.data import DataSource, open_data
 from bpuc.execute.ort import FloatExecutor
 from bpuc.flow.calibrate import Progress
 from bpuc.flow.compile import calibrated, compile_prepared
 from bpuc.flow.judge import closeness, float_outputs
+from bpuc.flow.prepare import Prepared
 from bpuc.flow.request import Request
 from bpuc.perf import estimate
 from bpuc.plugins import get_target
+from bpuc.program import Program
 from bpuc.sim.fast.engine import FastEngine
 
 VARIANTS = (("never", False), ("auto", False), ("always", False), ("auto", True))
@@ -36,8 +40,18 @@ class Variant:
     most_bits_lost: float
 
 
-def compare_scales(request: Request, samples: int = 4, progress: Progress | None = None) -> list[Variant]:
+def compare_scales(
+    request: Request,
+    samples: int = 4,
+    progress: Progress | None = None,
+    test_data: str | None = None,
+    variants: Iterable[tuple[str, bool]] = VARIANTS,
+) -> list[Variant]:
     """Compile each variant from one calibration and run it on the first samples of the data.
+
+    Args:
+        test_data: where the samples come from that accuracy is measured on; None for those of the calibration.
+        variants: (how scales are shared, whether branches are equalized).
 
     Raises:
         DataError: no data were named; accuracy cannot be compared without.
@@ -45,16 +59,14 @@ def compare_scales(request: Request, samples: int = 4, progress: Progress | None
     prepared, source = calibrated(request, progress)
     if source is None:
         raise DataError("no data were named", hint="use --data PATH: accuracy is measured on it")
-    feeds = list(islice(iter(source), samples))
+    measured = source if test_data is None else open_data(test_data, prepared.inputs, request.config)
+    feeds = list(islice(iter(measured), samples))
     wanted = float_outputs(prepared.graph)
     executor = FloatExecutor(prepared.graph, list(wanted.values()), request.threads)
     truth = [dict(executor.run(f)) for f in feeds]
     found = []
-    for mode, equalize in VARIANTS:
-        options = replace(request.options, share_scales=mode, equalize=equalize)
-        ctx = replace(prepared.ctx.twin(), options=options)
-        twin = replace(prepared, graph=prepared.graph.copy(), ctx=ctx, passes=[])
-        program = compile_prepared(replace(request, options=options), twin, source).program
+    for mode, equalize in variants:
+        program = compile_variant(request, prepared, source, mode, equalize)
         engine = FastEngine(program, request.threads)
         errors = []
         for feed, floats in zip(feeds, truth):
@@ -74,6 +86,16 @@ def compare_scales(request: Request, samples: int = 4, progress: Progress | None
             )
         )
     return found
+
+
+def compile_variant(
+    request: Request, prepared: Prepared, source: DataSource | None, mode: str, equalize: bool
+) -> Program:
+    """The program with scales shared that way; `prepared` stays as it is."""
+    options = replace(request.options, share_scales=mode, equalize=equalize)
+    ctx = replace(prepared.ctx.twin(), options=options)
+    twin = replace(prepared, graph=prepared.graph.copy(), ctx=ctx, passes=[])
+    return compile_prepared(replace(request, options=options), twin, source).program
 
 
 def as_rows(variants: list[Variant]) -> list[dict[str, float | int | str]]:

@@ -11,7 +11,7 @@ from bpuc.base.errors import ConfigError
 from bpuc.calibrate.noise import ReaderNoise
 from bpuc.data import DataSource
 from bpuc.flow.calibrate import Progress, open_source, ranges_of
-from bpuc.flow.judge import OutputJudge
+from bpuc.flow.judge import OutputJudge, affordable
 from bpuc.flow.prepare import Prepared, prepare
 from bpuc.flow.qat import check_complete
 from bpuc.flow.refine import afford, measure
@@ -72,7 +72,7 @@ def compile_prepared(request: Request, prepared: Prepared, source: DataSource | 
     if source is not None and not request.random_data:
         ctx.measure = partial(_measure, source, request.threads)
         ctx.trial = partial(_trial, source, request.threads)
-        if ctx.options.effort >= 1:
+        if ctx.options.effort >= 1 and affordable(graph):
             ctx.judge = _judge(request, prepared, source)
         measure(request, prepared, source)
         afford(request, prepared)

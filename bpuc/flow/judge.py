@@ -23,8 +23,9 @@ from bpuc.passkit.macs import macs_of
 from bpuc.plugins import pipeline
 from bpuc.sim.fast.engine import FastEngine
 
-# samples of a trial, fewer where a model is so large that they would be more than these multiply-accumulates
-SAMPLES, MOST_MACS = 8, 24e9
+# samples of a trial, fewer where a model is so large that they would be more than these multiply-accumulates; at least
+# two are needed to tell a gain from chance, so larger models are not judged
+SAMPLES, LEAST_SAMPLES, MOST_MACS = 8, 2, 32e9
 
 
 class OutputJudge:
@@ -37,7 +38,7 @@ class OutputJudge:
     def __init__(self, graph: Graph, model: ImportedModel, source: DataSource, threads: int | None):
         self._types, self._threads = model.input_types, threads
         self._names = float_outputs(graph)
-        count = min(SAMPLES, max(2, int(MOST_MACS // max(sum(map(macs_of, graph)), 1))))
+        count = min(SAMPLES, int(MOST_MACS // max(sum(map(macs_of, graph)), 1)))
         executor = FloatExecutor(graph.copy(), list(self._names.values()), threads)
         self._feeds = list(islice(iter(source), count))
         self._truth = [dict(executor.run(feed)) for feed in self._feeds]
@@ -53,6 +54,11 @@ class OutputJudge:
             got = engine.run(feed)
             found.append([closeness(truth[t], got[name])[1] for name, t in self._names.items()])
         return np.array(found)
+
+
+def affordable(graph: Graph) -> bool:
+    """Whether trials of this graph end in reasonable time."""
+    return sum(map(macs_of, graph)) * LEAST_SAMPLES <= MOST_MACS
 
 
 def float_outputs(graph: Graph) -> dict[str, str]:

@@ -17,35 +17,55 @@ def keep_gains(
     score: Callable[[list[T]], Scores],
     least: float,
     trials: int,
-    base: Scores | None = None,
+    *,
+    independent: bool = False,
 ) -> tuple[list[T], float]:
-    """Those items that raise the score, tried all at once, then the halves of what did not, beside those already kept.
+    """Those items that raise the score, with few trials.
+
+    All are tried at once, then the halves of what did not gain, beside those already kept. Of what was kept, halves
+    that are not worth their number are dropped again.
 
     Args:
-        items: most promising first.
+        items: most promising first, all different.
         score: of having some of the items; [samples, outputs], higher is better.
-        least: gain below which nothing is kept; a gain must also exceed its own standard error over samples.
-        trials: how many scores are taken at most.
-        base: score of having none, where that is known.
+        least: what each item has to gain; the gain must also exceed its own standard error over samples.
+        trials: how many scores are taken at most, that of no items aside.
+        independent: gains add up, so a group that gains less than one item has to is not looked into.
 
     Returns:
         the items kept, in their order, and what they gain in the mean.
     """
     if not items:
         return [], 0.0
-    start = base = score([]) if base is None else base
+    start = base = score([])
     kept: list[T] = []
     waiting = [list(items)]
     while waiting and trials > 0:
         group = waiting.pop(0)
         trials -= 1
-        after = score([i for i in items if i in kept or i in group])
-        if is_gain(base, after, least):
-            kept, base = [i for i in items if i in kept or i in group], after
-        elif len(group) > 1:
-            half = (len(group) + 1) // 2
-            waiting += [group[:half], group[half:]]
+        both = [i for i in items if i in kept or i in group]
+        after = score(both)
+        if is_gain(base, after, least * len(group)):
+            kept, base = both, after
+        elif not (independent and float((after - base).mean()) < least):
+            waiting += reversed(_halves(group))
+    waiting = _halves(kept)
+    while waiting and trials > 0:
+        group = waiting.pop(0)
+        trials -= 1
+        rest = [i for i in kept if i not in group]
+        after = score(rest)
+        if float((base - after).mean()) < least * len(group):
+            kept, base = rest, after
+        else:
+            waiting += _halves(group)
     return kept, float((base - start).mean())
+
+
+def _halves(group: list[T]) -> list[list[T]]:
+    """The later half first, since it promises less; none of a single item."""
+    half = (len(group) + 1) // 2
+    return [group[half:], group[:half]] if len(group) > 1 else []
 
 
 def is_gain(before: Scores, after: Scores, least: float) -> bool:

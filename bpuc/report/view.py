@@ -23,7 +23,7 @@ def kind_of(op: Record) -> str:
     if name in ("rescale", "requantize", "hzrequantize"):
         return "rescale"
     if any(word in name for word in ("overhead", "call", "launch")) or (
-        op.get("bound") == "overhead" and not op.get("onnx_nodes")
+        op.get("bound") == "overhead" and not op.get("onnx_nodes") and not name.startswith(_BORDER)
     ):
         return "overhead"
     if device == "CPU":

@@ -4,7 +4,8 @@ Structure first, numbers second: classes of tensors that data movement ties toge
 classes, then for each class whether joining costs anything. A class that only its concat reads joins for free: its
 producer requantizes once, straight to the shared scale. A class with other readers gets log2(T / t) bits coarser there;
 it joins when that is little, or when a measurement on calibration data says that those readers hardly notice. Else it
-keeps its own scale and one Rescale.
+keeps its own scale and one Rescale. Last, members that joined at a price are taken apart again where that makes the
+network's outputs better on calibration data by enough to be worth a Rescale.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
 
 from bpuc.base.dtypes import DType
 from bpuc.base.errors import ConfigError
@@ -19,12 +23,16 @@ from bpuc.ir import Graph, Op, QuantParams, Tensor
 from bpuc.passkit import Change, Group, Numerics, Pass, PassContext, Stage
 from bpuc.passkit.context import Avoided
 from bpuc.passkit.scales import ConcatEdge, ScaleClass, UnionFind, scale_classes
+from bpuc.passkit.search import keep_gains
 
 # one value of a type of 8 bits beside eight of another: worth telling
 TELL_BITS = 3.0
 _MOVED = "values only move between them"
 # noise that readers may gain beyond the bits limit: a base, and more where the rescale is expensive (chosen by hand)
 _BASE_DB, _DB_PER_US, _MOST_DB = 0.5, 0.02, 1.5
+# members that lose a whole bit may be better apart; what each must gain at the outputs for its rescale (both chosen by
+# hand: below a bit users expect sharing), and trials at most
+_PAID_BITS, _LEAST_DB, _TRIALS = 1.0, 0.3, 8
 # members within so much of the one that loses most leave their groups in one round, so that rounds are few
 _ROUND_BITS = 0.5
 # ops that add their operands' noise to the rounding of their own result
@@ -40,19 +48,13 @@ class ShareScales(Pass):
     needs = Stage.PLACED
 
     def run(self, graph: Graph, ctx: PassContext) -> list[Change]:
-        decision = Decision.start(graph, ctx)
-        decision.cut_edges()
-        doubtful = decision.doubtful_readers()
-        if doubtful and ctx.measure is None:
-            ctx.warn(
-                "no-measurement",
-                "some concat operands keep their own scale by bits lost alone; with --data the error of their other "
-                "readers would be measured",
-            )
-        elif ctx.measure is not None and doubtful:
-            ctx.noise = ctx.measure(graph, doubtful)
-            decision.cut = {}
-            decision.cut_edges()
+        decision = _decide(graph, ctx)
+        if ctx.judge is not None and ctx.options.share_scales == "auto":
+            paid = decision.paid()
+            kept, gain = keep_gains(paid, partial(_score, graph, ctx, decision), _LEAST_DB, _TRIALS, independent=True)
+            if kept:
+                ctx.apart |= _apart(decision, kept, f"the outputs are {gain:.2f} dB better on calibration data")
+                decision = _decide(graph, ctx)
         for c in decision.classes:
             threshold = decision.shared[c.index]
             for tensor in c.tensors:
@@ -65,6 +67,42 @@ class ShareScales(Pass):
                 ctx.avoided.append(Avoided(edge.op.name, edge.tensor.name))
                 ctx.avoided_elements[edge.op.name, edge.tensor.name] = edge.tensor.elements
         return decision.record()
+
+
+def _decide(graph: Graph, ctx: PassContext) -> Decision:
+    """Cut by bits lost, then by the measured noise of the readers in doubt, where there are data."""
+    decision = Decision.start(graph, ctx)
+    decision.cut_edges()
+    doubtful = decision.doubtful_readers()
+    if doubtful and ctx.measure is None:
+        ctx.warn(
+            "no-measurement",
+            "some concat operands keep their own scale by bits lost alone; with --data the error of their other "
+            "readers would be measured",
+        )
+    elif ctx.measure is not None and doubtful:
+        ctx.noise = ctx.measure(graph, doubtful)
+        decision.cut = {}
+        decision.cut_edges()
+    return decision
+
+
+def _score(graph: Graph, ctx: PassContext, decision: Decision, members: list[int]) -> np.ndarray:
+    """SQNR of the outputs with these members apart."""
+    assert ctx.judge is not None
+    twin = ctx.twin()
+    twin.apart |= _apart(decision, members, "a trial")
+    return ctx.judge(graph, twin)
+
+
+def _apart(decision: Decision, members: list[int], gained: str) -> dict[tuple[str, int], str]:
+    found = {}
+    for member in members:
+        name = decision.classes[member].tensors[0].name
+        for e in decision.edges:
+            if e.member == member != e.target:
+                found[e.op.name, e.index] = f"with {name} at its own scale {gained}"
+    return found
 
 
 def bits_lost(shared: float, own: float) -> float:
@@ -106,6 +144,7 @@ class Decision:
             self._join()
             return
         self.cut = _conflicts(self.edges, self.fixed)
+        self.cut |= {i: w for i, e in enumerate(self.edges) for w in [self.ctx.apart.get((e.op.name, e.index))] if w}
         edges = self._edges_of_members()
         watching = self._watching(edges)
         faults: dict[int, tuple[float, str]] = {}
@@ -160,6 +199,17 @@ class Decision:
         if self.ctx.options.share_scales != "auto":
             return []
         return [op for m in sorted(self._doubtful) for _, op in self.classes[m].readers if op is not None]
+
+    def paid(self) -> list[int]:
+        """Members that joined although a reader loses bits by it, dearest first."""
+        lost: dict[int, float] = {}
+        for i, e in enumerate(self.edges):
+            if i not in self.cut and e.member != e.target:
+                own, shared = self.own[e.member], self.shared[e.member]
+                bits = max((self._lost(op, own, shared) for _, op in self.classes[e.member].readers), default=0.0)
+                if bits >= _PAID_BITS:
+                    lost[e.member] = bits
+        return sorted(lost, key=lambda m: (-lost[m], min(self.classes[m].names)))
 
     def _join(self) -> None:
         """Groups along the edges that are left, and the threshold of each."""

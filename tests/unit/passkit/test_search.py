@@ -1,0 +1,61 @@
+"""Searching for changes that pay, with made-up scores."""
+
+import numpy as np
+import pytest
+
+from bpuc.passkit.search import is_gain, keep_gains
+
+SAMPLES = 4
+
+
+class Scored:
+    """Scores whose gains add up, each item with its own; counts how often it is asked."""
+
+    def __init__(self, **gains: float):
+        self.gains, self.asked = gains, 0
+
+    def __call__(self, items: list[str]) -> np.ndarray:
+        self.asked += 1
+        return np.full((SAMPLES, 2), 30 + sum(self.gains[i] for i in items))
+
+
+def test_keeps_all_in_one_trial_and_looks_for_what_to_drop() -> None:
+    scored = Scored(a=1, b=1, c=1)
+    assert keep_gains(list("abc"), scored, 0.1, 20) == (list("abc"), pytest.approx(3))
+
+
+def test_finds_the_one_that_gains_among_those_that_lose() -> None:
+    scored = Scored(a=-1, b=-1, c=2, d=-1, e=-1)
+    assert keep_gains(list("abcde"), scored, 0.1, 20) == (["c"], pytest.approx(2))
+
+
+def test_drops_what_came_along() -> None:
+    scored = Scored(a=2, b=0.01, c=0, d=0.02)
+    assert keep_gains(list("abcd"), scored, 0.1, 20) == (["a"], pytest.approx(2))
+
+
+def test_independent_items_that_gain_nothing_together_cost_two_scores() -> None:
+    scored = Scored(a=0.02, b=0.02, c=0.01)
+    assert keep_gains(list("abc"), scored, 0.1, 20, independent=True) == ([], 0.0)
+    assert scored.asked == 2
+
+
+def test_takes_no_more_trials_than_allowed() -> None:
+    scored = Scored(**dict.fromkeys("abcdefgh", -1))
+    assert keep_gains(list("abcdefgh"), scored, 0.1, 5) == ([], 0.0)
+    assert scored.asked == 6
+
+
+def test_nothing_to_try_asks_nothing() -> None:
+    scored = Scored()
+    assert keep_gains([], scored, 0.1, 5) == ([], 0.0)
+    assert scored.asked == 0
+
+
+def test_a_gain_must_exceed_its_standard_error() -> None:
+    before = np.zeros((4, 1))
+    # mean 0.5, standard error 0.51
+    noisy = np.array([[-0.5], [-0.25], [1.25], [1.5]])
+    assert not is_gain(before, noisy, 0.1)
+    assert is_gain(before, np.full((4, 1), 0.5), 0.1)
+    assert not is_gain(before, np.full((4, 1), 0.05), 0.1)
