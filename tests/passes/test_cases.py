@@ -64,6 +64,7 @@ def run_case(text: str) -> str:
     lines += [f"# int16: {name}" for name in sorted(ctx.int16)]
     lines += [f"# better in int16: {name}" for name in sorted(ctx.prefer_int16)]
     lines += [f"# note on output {name}: {why}" for name, why in ctx.output_notes.items()]
+    lines += [f"# asked for {name}: {dtype}" for name, dtype in ctx.calibrated_dtypes.items()]
     lines += [f"# segment {number}: {why}" for number, why in ctx.segment_reasons.items()]
     assert _unique_names(graph)
     return _ESTIMATE.sub(_masked, print_graph(graph)) + "".join(f"{line}\n" for line in lines)
@@ -123,6 +124,8 @@ def _context(words: list[str]) -> tuple[PassContext, dict[str, object]]:
                 ctx.asked_dtypes.add(value)
             case "--template":
                 options = replace(options, template=value)
+            case "--outputs-gain":
+                ctx.judge = partial(_judge, float(value))
             case "--equalize":
                 options = replace(options, equalize=True)
                 ctx.trial = partial(_trial, int(value))
@@ -132,6 +135,11 @@ def _context(words: list[str]) -> tuple[PassContext, dict[str, object]]:
                 raise ValueError(f"unknown option {option}")
     ctx.options = options
     return ctx, fields
+
+
+def _judge(gain: float, graph: Graph, ctx: PassContext) -> np.ndarray:
+    """Outputs that gain so many dB once something is int16 or apart."""
+    return np.full((2, len(graph.outputs)), 40 + gain * bool(ctx.int16 or ctx.apart))
 
 
 def _trial(seed: int, graph: Graph, readers: list[Op]) -> Trial:
