@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,14 +15,15 @@ from bpuc.base.dtypes import DType
 from bpuc.base.errors import ModelError
 from bpuc.frontend.builder import GraphBuilder
 from bpuc.frontend.checks import NodeChecker, check_finite, check_tensor, constant, contradictions, initializer, is_mask
-from bpuc.frontend.fold import check_size, fold, runs_long
+from bpuc.frontend.fold import fold, runs_long
 from bpuc.frontend.inputs import Warnings, input_tensors
 from bpuc.frontend.load import Source, load
 from bpuc.frontend.order import captures, name_nodes, ordered
 from bpuc.frontend.qdq import NOT_NEGATIVE, QuantInfo, quant_info
 from bpuc.frontend.qlinear import to_float_ops
-from bpuc.frontend.shapes import SMALL, Inference
+from bpuc.frontend.shapes import Inference
 from bpuc.frontend.types import ELEMENT, FLOATS, array_of, attributes, fields, to_float32
+from bpuc.frontend.work import Budget, check_run
 from bpuc.ir import Graph, Tensor
 from bpuc.ops import registry
 from bpuc.ops.attrs import OnnxAttrs, UnaryAttrs
@@ -99,6 +100,7 @@ class _Importer:
         self._infer = Inference(self.opset, ir_version)
         self._checker = NodeChecker(self.opset, ir_version)
         self._quantizers: dict[Tensor, tuple[Tensor, QuantInfo]] = {}
+        self._budget = Budget()
         self._initializers(self.proto)
         self._branch = ""  # name of the If whose branch is being inlined
 
@@ -155,7 +157,9 @@ class _Importer:
             if proto.name in seen:
                 raise ModelError(f"initializer '{proto.name}' is there twice", where=f"initializer '{proto.name}'")
             seen.add(proto.name)
-            self.build.values[proto.name] = initializer(proto, frozenset(readers.get(proto.name, ())))
+            tensor = initializer(proto, frozenset(readers.get(proto.name, ())))
+            self._budget.stored += tensor.elements * tensor.dtype.itemsize
+            self.build.values[proto.name] = tensor
         if any(proto.data_type in FLOATS for proto in graph.initializer):
             self.warnings.append(("float-type", "float16, bfloat16 or float64 weights are read as float32", ""))
 
@@ -214,6 +218,7 @@ class _Importer:
                 empty[output] = constant(tensor.name, np.zeros(shape, tensor.dtype.numpy))
                 tensor.name = self.graph.unique(f"{output}_empty")
             outputs.append(tensor)
+        check_run(node, name, inputs, outputs)
         self.build.begin(node, name, outputs)
         self.build.values |= empty
         if len(empty) < len(outputs) and not self._renamed(node, inputs, outputs):
@@ -245,15 +250,19 @@ class _Importer:
     def _folded(self, node: NodeProto, name: str, inputs: Operands) -> bool:
         values = self.build.values
         if node.op_type == "Constant" and "value" in attributes(node):
-            values[node.output[0]] = constant(node.output[0], array_of(attributes(node)["value"]))
+            tensor = constant(node.output[0], array_of(attributes(node)["value"]))
+            self._budget.stored += tensor.elements * tensor.dtype.itemsize
+            values[node.output[0]] = tensor
             return True
         if node.op_type == "Loop" and runs_long(inputs[0] if inputs else None):
             return False
-        for element, shape in self._foreseen(node, name, inputs):
-            check_size(node, name, shape, ELEMENT[element].itemsize)
+        foreseen = [(shape, ELEMENT[element].itemsize) for element, shape in self._foreseen(node, name, inputs)]
+        self._budget.spend(node, name, inputs, foreseen)
         results = fold(node, self.opset, inputs)
         if results is None:
             return False
+        if not foreseen:
+            self._budget.spend(node, name, (), [(a.shape, a.itemsize) for a in results])
         for output, array in zip(node.output, results):
             values[output] = constant(output, array)
         if node.op_type == "DequantizeLinear" and inputs[0] is not None:
@@ -263,12 +272,9 @@ class _Importer:
         return True
 
     def _foreseen(self, node: NodeProto, name: str, inputs: Operands) -> list[tuple[int, tuple[int, ...]]]:
-        """Types and shapes of the results where they may be large; empty where only computing them tells."""
-        if node.op_type in GROWING:
+        """Types and shapes of the results; empty where only computing them tells."""
+        with nullcontext() if node.op_type in GROWING else suppress(ModelError):
             return self._infer.outputs(node, name, inputs, {})
-        if sum(t.elements for t in inputs if t is not None) > SMALL:
-            with suppress(ModelError):
-                return self._infer.outputs(node, name, inputs, {})
         return []
 
     def _renamed(self, node: NodeProto, inputs: Operands, outputs: Sequence[Tensor]) -> bool:

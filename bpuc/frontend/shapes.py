@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import onnx
@@ -9,7 +10,7 @@ import onnx.shape_inference
 from onnx import NodeProto, OperatorSetIdProto, TensorProto, TypeProto
 
 from bpuc.base.errors import ModelError
-from bpuc.frontend.fold import types_by_running
+from bpuc.frontend.fold import RUN_LIMIT, types_by_running
 from bpuc.frontend.types import ELEMENT, tensor_proto, type_name, type_proto
 from bpuc.ir import Tensor
 
@@ -64,7 +65,7 @@ class Inference:
         if node.op_type in SAME_SHAPE:
             found = {node.output[0]: types[node.input[0]]}
         unknown = any(_static(found.get(output)) is None for output in node.output if output)
-        if node.op_type == "STFT" or (unknown and node.op_type in RUNNABLE):
+        if (node.op_type == "STFT" and _elements(found) < RUN_LIMIT) or (unknown and node.op_type in RUNNABLE):
             found = types_by_running(node, self.opset, given) or found
         return [self._checked(node, name, found.get(output), given) for output in node.output if output]
 
@@ -115,6 +116,10 @@ def _static(proto: TypeProto | None) -> tuple[int, ...] | None:
         return None
     dims = [d.dim_value if d.HasField("dim_value") else -1 for d in proto.tensor_type.shape.dim]
     return tuple(int(d) for d in dims) if all(d >= 0 for d in dims) else None
+
+
+def _elements(found: Mapping[str, TypeProto]) -> int:
+    return sum(math.prod(_static(proto) or ()) for proto in found.values())
 
 
 def _operands(given: Mapping[str, Tensor]) -> str:
