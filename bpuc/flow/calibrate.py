@@ -16,7 +16,7 @@ from bpuc.calibrate.parallel import LocalPool, Pool
 from bpuc.calibrate.partial import Partial
 from bpuc.data import DataSource, open_data, random_data
 from bpuc.flow.prepare import Prepared, prepare
-from bpuc.flow.qat import fill, take_file_scales
+from bpuc.flow.qat import fill, take_file_scales, with_file_scales
 from bpuc.flow.request import Request
 from bpuc.passkit import PassContext
 from bpuc.passkit.context import Range
@@ -28,7 +28,7 @@ Progress = Callable[[Iterable[dict[str, np.ndarray]], int], Iterable[dict[str, n
 def calibrate(
     request: Request, progress: Progress | None = None, resume: Path | None = None
 ) -> tuple[Calibration, Prepared]:
-    """Observe the model's tensors on the data.
+    """Observe the model's tensors on the data; scales that stand in the model file go before what is observed.
 
     Args:
         resume: file that keeps what has been seen, and from which a run that was interrupted goes on; for the caller to
@@ -42,7 +42,7 @@ def calibrate(
     if source is None:
         raise DataError("no calibration data were named", hint="use --data PATH, or cal_data_dir in the YAML file")
     partial = None if resume is None else Partial(resume, _identity(request, prepared, source))
-    return collect(request, prepared, source, progress, partial), prepared
+    return with_file_scales(prepared, collect(request, prepared, source, progress, partial)), prepared
 
 
 def _identity(request: Request, prepared: Prepared, source: DataSource) -> dict[str, Any]:

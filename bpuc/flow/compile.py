@@ -13,7 +13,7 @@ from bpuc.data import DataSource
 from bpuc.flow.calibrate import Progress, open_source, ranges_of
 from bpuc.flow.judge import OutputJudge, affordable
 from bpuc.flow.prepare import Prepared, prepare
-from bpuc.flow.qat import check_complete
+from bpuc.flow.qat import check_complete, without_scale
 from bpuc.flow.refine import afford, measure
 from bpuc.flow.report import build_report
 from bpuc.flow.request import Request, make_request
@@ -81,8 +81,8 @@ def compile_prepared(request: Request, prepared: Prepared, source: DataSource | 
     rows += run_pipeline(
         graph, pipeline("place"), ctx, dump_dir=request.dump_dir, first=len(rows), probe=prepared.probe
     )
-    if source is None and request.calib is None and not any(r.assumed for r in ctx.ranges.values()):
-        check_complete(graph, ctx.ranges)
+    assumed = any(r.assumed for r in ctx.ranges.values())
+    lacking = without_scale(graph, ctx) if source is None and request.calib is None and not assumed else []
     rows += run_pipeline(
         graph,
         pipeline("quantize"),
@@ -92,6 +92,7 @@ def compile_prepared(request: Request, prepared: Prepared, source: DataSource | 
         first=len(rows),
         probe=prepared.probe,
     )
+    check_complete(lacking)
     for r in ctx.rescales:
         r.latency_us = rescale_us(r.elements, 1, target)
     for a in ctx.avoided:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from bpuc.base.dtypes import DType
 from bpuc.base.errors import ConfigError
+from bpuc.calibrate import Calibration
 from bpuc.flow.prepare import Prepared
-from bpuc.ir import Graph, Op, Tensor
-from bpuc.ops.base import Behaviour
-from bpuc.ops.registry import get
+from bpuc.ir import Graph, Tensor
+from bpuc.passkit import PassContext
 from bpuc.passkit.context import FileScale, Range
 from bpuc.passkit.scales import moves, quantized_tensors
 from bpuc.passkit.weights import per_channel, with_weights
@@ -29,13 +31,37 @@ def take_file_scales(prepared: Prepared) -> None:
         low, high = info.range
         if not info.scale[0] > 0 or max(-low, high) <= 0:
             continue
-        ctx.file_scales[tensor.name] = FileScale(info.scale[0], low, high)
+        wide = info.dtype in (DType.INT16, DType.UINT16)
+        ctx.file_scales[tensor.name] = FileScale(info.scale[0], low, high, wide)
+        if wide:
+            ctx.calibrated_dtypes.setdefault(tensor.name, "int16")
         seen = ctx.ranges.get(tensor.name)
         if seen is None or seen.assumed:
             ctx.ranges[tensor.name] = Range(low, high, max(-low, high), OBSERVER)
         elif seen.threshold > max(-low, high):
             ctx.ranges[tensor.name] = replace(seen, threshold=max(-low, high), observer=OBSERVER)
     _weights(prepared)
+
+
+def with_file_scales(prepared: Prepared, calibration: Calibration) -> Calibration:
+    """The calibration with the file's scales in the place of observed thresholds, where a symmetric type has them."""
+    ctx = prepared.ctx
+    ctx.ranges = {n: Range(t.low, t.high, t.threshold, t.observer) for n, t in calibration.tensors.items()}
+    take_file_scales(prepared)
+    tensors = dict(calibration.tensors)
+    for name, known in ctx.file_scales.items():
+        if name not in tensors:
+            continue
+        dtype = DType.INT16 if known.wide else DType(tensors[name].dtype)
+        scale = known.symmetric(dtype)
+        found = ctx.ranges[name] if scale is None else replace(ctx.ranges[name], threshold=scale * dtype.qmax)
+        observer = found.observer if scale is None else OBSERVER
+        tensors[name] = replace(tensors[name], threshold=found.threshold, observer=observer, dtype=dtype.value)
+    weights = {
+        n: ([float(v) for v in ctx.weights[n]], axis) if n in ctx.weights else (known_thresholds, axis)
+        for n, (known_thresholds, axis) in calibration.weights.items()
+    }
+    return replace(calibration, tensors=tensors, weights=weights)
 
 
 def fill(graph: Graph, ranges: dict[str, Range]) -> None:
@@ -58,27 +84,24 @@ def fill(graph: Graph, ranges: dict[str, Range]) -> None:
             ranges[op.out.name] = max(known, key=lambda r: r.threshold)
 
 
-def check_complete(graph: Graph, ranges: dict[str, Range]) -> None:
-    """Refuse a compile without data where the file leaves tensors without a scale.
+def without_scale(graph: Graph, ctx: PassContext) -> list[Tensor]:
+    """Tensors that nothing gives a scale: neither the file nor what follows from it."""
+    return [t for t in quantized_tensors(graph) if t.const is None and t.name not in ctx.ranges]
+
+
+def check_complete(lacking: Sequence[Tensor]) -> None:
+    """Refuse a compile without data where the file leaves tensors without a scale that need one; sums need none.
 
     Raises:
         ConfigError: naming them.
     """
-    lacking = [t for t in quantized_tensors(graph) if t.const is None and t.name not in ranges]
-    lacking = [t for t in lacking if not _stays_wide(graph, graph.producer(t), t)]
+    lacking = [t for t in lacking if t.quant is not None and t.quant.dtype in (DType.INT8, DType.INT16)]
     if lacking:
         more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
         raise ConfigError(
             f"the model file gives no scale to tensor {lacking[0].name}{more}",
             want="--data PATH or --calib X.calib.json for the tensors that the file leaves out",
         )
-
-
-def _stays_wide(graph: Graph, producer: Op | None, tensor: Tensor) -> bool:
-    """Whether it may stay a sum of products, which needs no scale of its own."""
-    if producer is None or tensor not in graph.outputs or graph.uses(tensor):
-        return False
-    return get(producer.kind).behaves(producer) is Behaviour.ACCUMULATES
 
 
 def _weights(prepared: Prepared) -> None:

@@ -21,6 +21,7 @@ from bpuc.frontend.load import Source, load
 from bpuc.frontend.order import captures, name_nodes, ordered
 from bpuc.frontend.qdq import NOT_NEGATIVE, QuantInfo, quant_info
 from bpuc.frontend.qlinear import to_float_ops
+from bpuc.frontend.qmoves import move_in_float
 from bpuc.frontend.shapes import Inference
 from bpuc.frontend.types import ELEMENT, FLOATS, array_of, attributes, fields, to_float32
 from bpuc.frontend.work import Budget, check_run
@@ -92,13 +93,17 @@ class _Importer:
         ir_version = min(source.model.ir_version or 8, onnx.IR_VERSION)
         to_float32(self.proto)
         to_float_ops(self.proto, self.opset)
+        move_in_float(self.proto)
         self.graph = Graph(self.proto.name or "graph")
         self.build = GraphBuilder(self.graph, self.proto.node)
         self.warnings: Warnings = []
         self.quantized: dict[str, QuantInfo] = {}
         self.input_types: dict[str, DType | None] = {}
-        self._infer = Inference(self.opset, ir_version)
-        self._checker = NodeChecker(self.opset, ir_version)
+        # Q/DQ nodes only ever gained types and axes: in old files newer forms of them are meant, and found, as well
+        pairs = max(self.opset, min(21, int(onnx.defs.onnx_opset_version())))
+        self._opsets: dict[str, int] = {"QuantizeLinear": pairs, "DequantizeLinear": pairs}
+        self._infer = {opset: Inference(opset, ir_version) for opset in (self.opset, pairs)}
+        self._checker = {opset: NodeChecker(opset, ir_version) for opset in (self.opset, pairs)}
         self._quantizers: dict[Tensor, tuple[Tensor, QuantInfo]] = {}
         self._budget = Budget()
         self._initializers(self.proto)
@@ -139,7 +144,7 @@ class _Importer:
         for index in order:
             name = f"{self._branch}/{names[index]}" if self._branch else names[index]
             node = graph.node[index]
-            self._checker.check(node, name)
+            self._checker[self._opset(node)].check(node, name)
             while len(node.output) > 1 and node.output[-1] not in read:
                 node.output.pop()
             self._node(node, name)
@@ -193,6 +198,10 @@ class _Importer:
             self.graph.outputs.append(tensor)
         self.graph.output_names = names
 
+    def _opset(self, node: NodeProto) -> int:
+        """The operator set by which a node is read."""
+        return self._opsets.get(node.op_type, self.opset)
+
     # -- one node
     def _node(self, node: NodeProto, name: str) -> None:
         for index, output in enumerate(node.output):
@@ -211,7 +220,9 @@ class _Importer:
     def _computed(self, node: NodeProto, name: str, inputs: Operands, outer: Mapping[str, Tensor]) -> None:
         """A node whose result hangs on the inputs; results without elements are constants all the same."""
         outputs, empty = [], {}
-        for output, (element, shape) in zip(node.output, self._infer.outputs(node, name, inputs, outer)):
+        for output, (element, shape) in zip(
+            node.output, self._infer[self._opset(node)].outputs(node, name, inputs, outer)
+        ):
             tensor = Tensor(self.graph.unique(output) if self._branch else output, shape, ELEMENT[element])
             check_tensor(tensor, f"node '{name}' ({node.op_type})")
             if not tensor.elements:
@@ -258,7 +269,7 @@ class _Importer:
             return False
         foreseen = [(shape, ELEMENT[element].itemsize) for element, shape in self._foreseen(node, name, inputs)]
         self._budget.spend(node, name, inputs, foreseen)
-        results = fold(node, self.opset, inputs)
+        results = fold(node, self._opset(node), inputs)
         if results is None:
             return False
         if not foreseen:
@@ -274,7 +285,7 @@ class _Importer:
     def _foreseen(self, node: NodeProto, name: str, inputs: Operands) -> list[tuple[int, tuple[int, ...]]]:
         """Types and shapes of the results; empty where only computing them tells."""
         with nullcontext() if node.op_type in GROWING else suppress(ModelError):
-            return self._infer.outputs(node, name, inputs, {})
+            return self._infer[self._opset(node)].outputs(node, name, inputs, {})
         return []
 
     def _renamed(self, node: NodeProto, inputs: Operands, outputs: Sequence[Tensor]) -> bool:
@@ -297,11 +308,13 @@ class _Importer:
             info = quant_info(inputs, attributes(node), outputs[0].dtype)
             if info is not None:
                 self._quantizers[outputs[0]] = (x, info)
-        elif node.op_type == "DequantizeLinear" and x in self._quantizers:
-            source, info = self._quantizers[x]
-            if quant_info(inputs, attributes(node), x.dtype) == info:
-                self._pair(source, info, outputs[0])
+        elif node.op_type == "DequantizeLinear":
+            info = quant_info(inputs, attributes(node), x.dtype)
+            if x in self._quantizers and info == self._quantizers[x][1]:
+                self._pair(*self._quantizers[x], outputs[0])
                 return True
+            if info is not None:
+                self.quantized[outputs[0].name] = info
         return False
 
     def _pair(self, source: Tensor, info: QuantInfo, out: Tensor) -> None:
@@ -350,7 +363,7 @@ class _Importer:
         count = len(inputs) - next((i for i, t in enumerate(reversed(inputs)) if t is not None), len(inputs))
         attrs = OnnxAttrs(
             plain.SerializeToString(deterministic=True),
-            (("", self.opset),),
+            (("", self._opset(node)),),
             why,
             fields(attributes(node)),
             tuple(outer),

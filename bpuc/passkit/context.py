@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from bpuc.base.channels import ChannelStats
+from bpuc.base.dtypes import DType
 from bpuc.base.errors import ConfigError
 from bpuc.ir import Graph, Op, Tensor
 from bpuc.target.model import Target
@@ -74,11 +75,21 @@ class Range:
 
 @dataclass(frozen=True)
 class FileScale:
-    """Scale that the model file gives a tensor, and the least and largest value that its integers reach."""
+    """Scale that the model file gives a tensor, the least and largest value that its integers reach, their size.
+
+    wide: whether the integers have 16 bits.
+    """
 
     scale: float
     low: float
     high: float
+    wide: bool = False
+
+    def symmetric(self, dtype: DType) -> float | None:
+        """The scale at which a symmetric type has every value of the file's integers, None where there is none."""
+        half = self.scale / 2
+        fits = self.low > dtype.qmin * self.scale - half and self.high < dtype.qmax * self.scale + half
+        return self.scale if fits else None
 
 
 @dataclass
@@ -173,7 +184,7 @@ class PassContext:
     # names of the tensors whose type was asked for by name; by output, why it is no accumulator of high precision
     asked_dtypes: set[str] = field(default_factory=set)
     output_notes: dict[str, str] = field(default_factory=dict)
-    # types that the calibration file asks for
+    # types that the calibration file asks for, or the scales in the model file
     calibrated_dtypes: dict[str, str] = field(default_factory=dict)
 
     def need_target(self) -> Target:

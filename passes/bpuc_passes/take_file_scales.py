@@ -54,9 +54,9 @@ class TakeFileScales(Pass):
             worst = max(coarse, key=lambda n: coarse[n])
             ctx.warn(
                 "zero-point",
-                f"{len(coarse)} of {len(ctx.file_scales)} scales in the file have a zero point that symmetric int8 "
-                f"does not express; these tensors have steps up to {coarse[worst]:.2f} times as large ({worst}), "
-                "--dtype NAME=int16 keeps them",
+                f"{len(coarse)} of {len(ctx.file_scales)} scales in the file have a zero point, or 16 bits, that "
+                f"symmetric int8 does not express; these tensors have steps up to {coarse[worst]:.2f} times as large "
+                f"({worst}), --dtype NAME=int16 keeps them",
                 worst,
             )
         return changes
@@ -89,15 +89,14 @@ class KeepFileScales(Pass):
 
 
 def scale_for(ctx: PassContext, tensor: Tensor) -> float:
-    """The file's scale in int8. In int16 the file's range is spread over all steps, finer than the file has them."""
+    """The file's scale. In int16 the range of the file's 8 bits is spread over all steps, finer than the file's."""
     known = ctx.file_scales[tensor.name]
-    return max(-known.low, known.high) / DType.INT16.qmax if tensor.name in ctx.int16 else known.scale
+    if tensor.name not in ctx.int16:
+        return known.scale
+    kept = known.symmetric(DType.INT16) if known.wide else None
+    return max(-known.low, known.high) / DType.INT16.qmax if kept is None else kept
 
 
 def expressible(ctx: PassContext, tensor: Tensor) -> bool:
     """Whether the tensor's symmetric type holds all that the file's integers reach, in steps no larger."""
-    known = ctx.file_scales[tensor.name]
-    if tensor.name in ctx.int16:
-        return True
-    half = known.scale / 2
-    return known.low > DType.INT8.qmin * known.scale - half and known.high < DType.INT8.qmax * known.scale + half
+    return tensor.name in ctx.int16 or ctx.file_scales[tensor.name].symmetric(DType.INT8) is not None

@@ -10,6 +10,8 @@ import onnx
 import pytest
 
 from bpuc.base.errors import ConfigError
+from bpuc.calibrate import save_calibration
+from bpuc.flow.calibrate import calibrate
 from bpuc.flow.compile import compile_model
 from bpuc.flow.request import make_request
 from bpuc.sim.run import run_program
@@ -115,3 +117,16 @@ def test_qlinear_conv_is_compiled_with_its_scales(tmp_path: Path) -> None:
     x = np.random.default_rng(2).uniform(-4, 4, (1, 2, 4, 4)).astype(np.float32)
     found, expected = run_program(program, {"x": x})["y"], run(proto, {"x": x})["y"]
     assert np.abs(found - expected).max() <= 0.0625 + 1e-6
+
+
+def test_a_calibration_of_a_quantized_model_holds_the_file_s_scales(tmp_path: Path) -> None:
+    """Calibrated on data twice as large as the file's range, compiled from the calibration alone."""
+    (tmp_path / "m.onnx").write_bytes(onnx.parser.parse_model(QDQ).SerializeToString())
+    np.savez(tmp_path / "d.npz", x=np.linspace(-8, 8, 64, dtype=np.float32).reshape(2, 1, 2, 4, 4))
+    made, _ = calibrate(make_request(str(tmp_path / "m.onnx"), data=str(tmp_path / "d.npz"), threads=1))
+    assert (made.tensors["x"].threshold, made.tensors["x"].observer) == (0.03125 * 127, "qdq")
+    assert made.weights["wd"][0] == [0.0078125 * 127, 0.015625 * 127]
+    save_calibration(made, tmp_path / "c.json")
+    _, program = compiled(QDQ, tmp_path, calib=str(tmp_path / "c.json"))
+    known = scales(program)
+    assert (known["x"], known["wd"], known["y"]) == (0.03125, [0.0078125, 0.015625], 0.0625)
