@@ -108,7 +108,12 @@ _SHARED = (
     click.option(
         "--run-on-bpu", multiple=True, metavar="NODE_OR_OPTYPE", help="Put on the BPU where its limits allow."
     ),
-    click.option("--input-shape", multiple=True, metavar="NAME:DIMS", help="Fix a dynamic input: images:1x3x64x64."),
+    click.option(
+        "--input-shape",
+        multiple=True,
+        metavar="NAME:DIMS",
+        help="Fix a dynamic input: images:1x3x64x64, or a named dimension: batch=1.",
+    ),
     click.option(
         "--share-scales", type=click.Choice(["auto", "always", "never"]), help="Scales across concats [auto]."
     ),

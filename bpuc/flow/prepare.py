@@ -38,7 +38,8 @@ def prepare(request: Request) -> Prepared:
         ModelError: the model is at fault. ConfigError: an option names what the model does not have.
     """
     shapes = dict(request.input_shapes)
-    model = import_model(request.model, shapes, request.config.input_shapes if request.config else None)
+    more_shapes = request.config.input_shapes if request.config else None
+    model = import_model(request.model, shapes, more_shapes, request.symbols)
     graph = model.graph
     graph.input_names = [t.name for t in graph.inputs]
     inputs = [InputSpec(t.name, t.shape, t.dtype.value) for t in graph.inputs]

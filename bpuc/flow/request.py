@@ -17,14 +17,15 @@ from bpuc.passkit import CompileOptions
 from bpuc.plugins import ALIASES, targets
 
 T = TypeVar("T")
+_SYMBOL = re.compile(r"([^:]+)=\s*(-?[0-9]{1,18})\s*")
 
 
 @dataclass(frozen=True)
 class Request:
     """One calibrate, compile, check or perf: the model, where its data come from, and the options.
 
-    march may be None (calibrate needs none). data: None where none was named. hardware: numbers in the place of the
-    target's."""
+    march may be None (calibrate needs none). data: None where none was named. symbols: sizes of named dimensions.
+    hardware: numbers in the place of the target's."""
 
     model: Path
     march: str | None
@@ -34,6 +35,7 @@ class Request:
     random_data: bool
     options: CompileOptions
     input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    symbols: Mapping[str, int] = field(default_factory=dict)
     threads: int | None = None
     dump_dir: Path | None = None
     keep_stages: Path | None = None
@@ -138,7 +140,8 @@ def make_request(
         calib=Path(calib) if calib else None,
         random_data=random_data or bool(c and c.random_data and not data),
         options=options,
-        input_shapes=dict(_shape(s) for s in input_shape),
+        input_shapes=dict(_shape(s) for s in input_shape if not _SYMBOL.fullmatch(s)),
+        symbols={m[1]: int(m[2]) for m in map(_SYMBOL.fullmatch, input_shape) if m},
         threads=threads,
         max_latency_loss=max_latency_loss,
         dump_dir=Path(dump_dir) if dump_dir else c.dump_dir if c else None,
@@ -176,7 +179,9 @@ def _shape(text: str) -> tuple[str, tuple[int, ...]]:
     name, separator, dims = text.rpartition(":")
     parts = dims.replace(",", "x").lower().split("x")
     if not separator or not name or not all(re.fullmatch(r"\s*-?[0-9]{1,18}\s*", p) for p in parts):
-        raise ConfigError(f"--input-shape {text}: cannot be read", want="NAME:1x3x224x224")
+        raise ConfigError(
+            f"--input-shape {text}: cannot be read", want="NAME:1x3x224x224, or a named dimension as in batch=1"
+        )
     return name, tuple(int(p) for p in parts)
 
 

@@ -16,7 +16,10 @@ Dims = list[int | str]
 
 
 def input_tensors(
-    infos: Sequence[ValueInfoProto], shapes: Mapping[str, Sequence[int]], warnings: Warnings
+    infos: Sequence[ValueInfoProto],
+    shapes: Mapping[str, Sequence[int]],
+    warnings: Warnings,
+    symbols: Mapping[str, int] | None = None,
 ) -> list[Tensor]:
     """The graph inputs with static shapes.
 
@@ -24,9 +27,10 @@ def input_tensors(
         infos: of the inputs, without initializers.
         shapes: what the user fixed, by input name.
         warnings: a dynamic batch taken as 1, and other floating types read as float32, are appended.
+        symbols: sizes of named dimensions; those that follow from `shapes` are known as well.
 
     Raises:
-        ModelError: an unknown name in `shapes`, a shape that contradicts the file, or one that is not known.
+        ModelError: an unknown name in `shapes` or `symbols`, a shape that contradicts the file or is not known.
     """
     known = [info.name for info in infos]
     for name in known:
@@ -39,10 +43,38 @@ def input_tensors(
                 where="--input-shape",
                 hint=did_you_mean(name, known),
             )
-    return [_tensor(info, shapes.get(info.name), warnings) for info in infos]
+    known_sizes = _sizes(infos, shapes, symbols or {})
+    return [_tensor(info, shapes.get(info.name), known_sizes, warnings) for info in infos]
 
 
-def _tensor(info: ValueInfoProto, wanted: Sequence[int] | None, warnings: Warnings) -> Tensor:
+def _sizes(
+    infos: Sequence[ValueInfoProto], shapes: Mapping[str, Sequence[int]], symbols: Mapping[str, int]
+) -> dict[str, int]:
+    """Sizes of named dimensions: what the user says of them, else what the shapes that the user gives say."""
+    declared = {info.name: _declared(info) or [] for info in infos if info.type.HasField("tensor_type")}
+    names = {d for dims in declared.values() for d in dims if isinstance(d, str) and d != "?"}
+    for symbol, size in symbols.items():
+        if symbol not in names:
+            there = f"they are {', '.join(map(repr, sorted(names)))}" if names else "there are none"
+            raise ModelError(
+                f"no input has a dimension named '{symbol}'; {there}",
+                where="--input-shape",
+                hint=did_you_mean(symbol, sorted(names)),
+            )
+        if size < 1:
+            raise ModelError(
+                f"dimension '{symbol}' is given as {size}", where="--input-shape", want="a positive number"
+            )
+    found = dict(symbols)
+    for name, shape in shapes.items():
+        if len(shape) == len(declared.get(name, [])):
+            for dim, size in zip(declared[name], shape):
+                if isinstance(dim, str) and dim != "?":
+                    found.setdefault(dim, int(size))
+    return found
+
+
+def _tensor(info: ValueInfoProto, wanted: Sequence[int] | None, sizes: Mapping[str, int], warnings: Warnings) -> Tensor:
     name = info.name
     if not info.type.HasField("tensor_type"):
         raise ModelError(f"input '{name}' is no tensor", where=f"input '{name}'", want="inputs that are tensors")
@@ -55,6 +87,8 @@ def _tensor(info: ValueInfoProto, wanted: Sequence[int] | None, warnings: Warnin
         message = f"input '{name}' is {type_name(element)}; the model is read in FLOAT (float32), and so is this input"
         warnings.append(("float-type", message, name))
     declared = _declared(info)
+    if declared is not None and wanted is None:
+        declared = [sizes.get(d, d) if isinstance(d, str) else d for d in declared]
     shape = _chosen(name, declared, wanted, warnings)
     tensor = Tensor(name, shape, ELEMENT[element])
     check_tensor(tensor, f"input '{name}'")
@@ -105,11 +139,13 @@ def _chosen(name: str, declared: Dims | None, wanted: Sequence[int] | None, warn
         return shape
     sizes = [1, 3, 224, 224] if declared is None else [d if isinstance(d, int) and d else "N" for d in declared]
     example = "x".join(str(d) for d in sizes)
+    symbol = next((d for d in reversed(declared or []) if isinstance(d, str) and d != "?"), None)
+    named = f", or for every input that has it with --input-shape {symbol}=N" if symbol else ""
     raise ModelError(
         f"the shape of input '{name}' is not static: the model declares {text}",
         where=where,
         want="positive numbers for all dimensions",
-        hint=f"fix it with --input-shape {name}:{example}" + (" (numbers for N)" if "N" in example else ""),
+        hint=f"fix it with --input-shape {name}:{example}" + (" (numbers for N)" if "N" in example else "") + named,
     )
 
 

@@ -58,6 +58,7 @@ def import_model(
     path: str | Path,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     more_shapes: ShapeSource | None = None,
+    symbols: Mapping[str, int] | None = None,
 ) -> ImportedModel:
     """Read an ONNX file.
 
@@ -65,6 +66,7 @@ def import_model(
         path: of the file.
         input_shapes: static shapes by input name, where the file leaves them open.
         more_shapes: the same from a source that must first know the model's inputs; `input_shapes` wins.
+        symbols: sizes of dimensions that the file names.
 
     Raises:
         FileError: the file cannot be read.
@@ -72,7 +74,7 @@ def import_model(
     """
     source = load(path)
     importer = _Importer(source)
-    importer.inputs(input_shapes or {}, more_shapes)
+    importer.inputs(input_shapes or {}, more_shapes, symbols or {})
     importer.run()
     return ImportedModel(
         source.path,
@@ -110,7 +112,9 @@ class _Importer:
         self._branch = ""  # name of the If whose branch is being inlined
 
     # -- the whole
-    def inputs(self, shapes: Mapping[str, Sequence[int]], more_shapes: ShapeSource | None) -> None:
+    def inputs(
+        self, shapes: Mapping[str, Sequence[int]], more_shapes: ShapeSource | None, symbols: Mapping[str, int]
+    ) -> None:
         """Give the graph its inputs; an initializer that is listed as one is none."""
         infos = [info for info in self.proto.input if info.name not in self.build.values]
         if more_shapes is not None:
@@ -119,7 +123,7 @@ class _Importer:
             element = info.type.tensor_type.elem_type
             half = element == onnx.TensorProto.FLOAT16
             self.input_types[info.name] = DType.FLOAT16 if half else ELEMENT.get(element)
-        self.graph.inputs = input_tensors(infos, shapes, self.warnings)
+        self.graph.inputs = input_tensors(infos, shapes, self.warnings, symbols)
         self.build.values |= {t.name: t for t in self.graph.inputs}
 
     def run(self) -> None:

@@ -111,3 +111,9 @@ def test_the_command_line_wins(config: str) -> None:
     assert request.options.fixed_scales == {"a": 0.5, "b": 0.125}
     assert request.options.dtypes == {"Conv": "int8"}
     assert request.options.observer == "kl"
+
+
+def test_named_dimensions_are_told_from_shapes() -> None:
+    found = make_request("m.onnx", input_shape=["batch=2", "a=b:1x3"])
+    assert found.symbols == {"batch": 2}
+    assert found.input_shapes == {"a=b": (1, 3)}

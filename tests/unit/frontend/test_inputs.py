@@ -164,3 +164,31 @@ def test_link_out_of_the_folder_is_refused(tmp_path):
     (tmp_path / "m" / "link.bin").symlink_to(tmp_path / "outside.bin")
     with pytest.raises(ModelError, match=r"'link\.bin'.*outside"):
         import_model(path)
+
+
+def two_inputs():
+    return model([node("MatMul", ["a", "b"], ["y"])], {"a": ["batch", "rows", 4], "b": ["batch", 4, "columns"]}, ["y"])
+
+
+def test_named_dimensions(tmp_path):
+    result = imported(two_inputs(), tmp_path, symbols={"batch": 3, "rows": 5, "columns": 7})
+    assert [t.shape for t in result.graph.inputs] == [(3, 5, 4), (3, 4, 7)]
+    assert result.graph.outputs[0].shape == (3, 5, 7)
+    assert result.warnings == []
+
+
+def test_a_named_dimension_follows_from_another_input_s_shape(tmp_path):
+    result = imported(two_inputs(), tmp_path, input_shapes={"a": (2, 5, 4)}, symbols={"columns": 1})
+    assert [t.shape for t in result.graph.inputs] == [(2, 5, 4), (2, 4, 1)]
+
+
+@pytest.mark.parametrize(
+    ("symbols", "words"),
+    [({"bach": 1}, "no input has a dimension named 'bach'"), ({"rows": 0}, "'rows' is given as 0")],
+)
+def test_named_dimensions_that_are_wrong(symbols, words, tmp_path):
+    with pytest.raises(ModelError, match=words):
+        imported(two_inputs(), tmp_path, symbols=symbols)
+    with pytest.raises(ModelError, match="not static") as caught:
+        imported(two_inputs(), tmp_path)
+    assert "--input-shape rows=N" in (caught.value.hint or "")
