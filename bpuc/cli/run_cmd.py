@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import shutil
 import tempfile
 import zipfile
 import zlib
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, Literal, cast
 
 import click
 import numpy as np
@@ -23,6 +24,7 @@ from bpuc.sim.inputs import check_inputs
 from bpuc.sim.run import EngineName, Simulation
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
+LARGE = 64 << 20  # bytes of an array from which it is read from disk as it is needed
 
 
 @click.command(
@@ -46,7 +48,7 @@ def command(
     """
     check_writable(output)
     program = load_program(binary)
-    samples = check_inputs(program, read_npz(inputs), ui.warn)
+    samples = check_inputs(program, read_npz(inputs, Path(output).parent), ui.warn)
     simulation = Simulation(
         program, engine=cast(EngineName, engine), integers=integers, tensors=tensors, threads=threads
     )
@@ -57,8 +59,12 @@ def command(
     ui.note(f"{output}: {len(samples)} sample{'s' if len(samples) > 1 else ''}, {engine} engine")
 
 
-def read_npz(path: str) -> dict[str, Array]:
+def read_npz(path: str, folder: Path, large: int = LARGE) -> dict[str, Array]:
     """All arrays of an .npz file, without unpickling anything.
+
+    Args:
+        path: of the file.
+        folder: where arrays of more than `large` bytes are unpacked, to be read as they are needed; nothing stays.
 
     Raises:
         FileError: the file cannot be read.
@@ -66,33 +72,41 @@ def read_npz(path: str) -> dict[str, Array]:
     """
     want = "an .npz file of plain arrays by input name, as numpy.savez writes it"
     try:
-        if zipfile.is_zipfile(path):
-            _check_sizes(Path(path))
         with Path(path).open("rb") as f:
-            z = np.load(f, allow_pickle=False)
-            if isinstance(z, np.ndarray):
+            if not zipfile.is_zipfile(f):
+                f.seek(0)
+                np.load(f, allow_pickle=False)
                 raise DataError(f"{path} is a single array, not an .npz archive", want=want)
-            with z:
-                arrays = {name: z[name] for name in z.files}
+            arrays = {}
+            with zipfile.ZipFile(f) as z:
+                for entry in z.infolist():
+                    if not entry.filename.endswith(".npy"):
+                        raise DataError(
+                            f"{path} is not an .npz file: its entry '{entry.filename}' is no array", want=want
+                        )
+                    with z.open(entry) as stream:
+                        arrays[entry.filename[:-4]] = _array(stream, entry, folder if entry.file_size > large else None)
     except OSError as e:
         raise FileError(f"cannot read inputs {path}: {e.strerror or e}") from e
     except (ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as e:
         raise DataError(f"{path} is not a readable .npz file: {e}", want=want) from e
-    for name, array in arrays.items():
-        if not isinstance(array, np.ndarray):
-            raise DataError(f"{path} is not an .npz file: its entry '{name}' is no array", want=want)
     return arrays
 
 
-def _check_sizes(path: Path) -> None:
-    """Hold what the heads of the arrays promise against what is there, before memory is taken for it."""
-    with zipfile.ZipFile(path) as z:
-        for entry in z.infolist():
-            if entry.filename.endswith(".npy"):
-                with z.open(entry) as stream:
-                    header = read_header(stream)
-                if math.prod(header.shape) * header.dtype.itemsize > entry.file_size:
-                    raise ValueError(f"array '{entry.filename[:-4]}' ends too early for its shape {list(header.shape)}")
+def _array(stream: IO[bytes], entry: zipfile.ZipInfo, folder: Path | None) -> Array:
+    """One array, in memory or in an unnamed file of `folder`; its head is believed only where the size agrees."""
+    header = read_header(stream)
+    size, start = math.prod(header.shape) * header.dtype.itemsize, stream.tell()
+    if size + start != entry.file_size:
+        raise ValueError(f"array '{entry.filename[:-4]}' has not the bytes of its shape {list(header.shape)}")
+    order: Literal["C", "F"] = "F" if header.fortran else "C"
+    if folder is None or not size:
+        flat = np.frombuffer(stream.read(), header.dtype)
+        return flat.reshape(header.shape, order=order)
+    with tempfile.TemporaryFile(dir=folder) as file:
+        shutil.copyfileobj(stream, file, 1 << 20)  # to its end, where the sum is checked
+        file.flush()
+        return np.memmap(file, header.dtype, "r", 0, header.shape, order)
 
 
 class NpzSpool:

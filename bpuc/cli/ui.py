@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import click
 
+from bpuc.base.errors import FileError
 from bpuc.base.files import check_writable, write_atomic
 
 T = TypeVar("T")
@@ -84,7 +85,13 @@ def json_option(f: F) -> F:
 
 
 def emit(text: str, value: Any, json_to: str | None) -> None:
-    """The result of a command: `text` on stdout, `value` as JSON where asked; ``-`` replaces the text."""
+    """The result of a command: `text` on stdout, `value` as JSON where asked; ``-`` replaces the text.
+
+    Raises:
+        FileError: the result cannot be written; stdout is closed and no file was named.
+    """
+    if sys.stdout is None and json_to in (None, "-"):
+        raise FileError("standard output is closed, and the result goes there", hint="--json FILE keeps it")
     if json_to != "-":
         click.echo(text)
     if json_to is not None:

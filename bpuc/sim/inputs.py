@@ -18,18 +18,25 @@ class Samples:
     """Checked inputs.
 
     count: number of samples, None where the arrays had no sample axis.
-    arrays: per input of the program, in its declared type, always with the sample axis.
+    arrays: per input of the program as given, but always with the sample axis.
     """
 
     count: int | None
     arrays: dict[str, Array]
+    ports: tuple[Port, ...]
 
     def __len__(self) -> int:
         return 1 if self.count is None else self.count
 
     def __iter__(self) -> Iterator[dict[str, Array]]:
+        """One sample after the other in the inputs' types, so that arrays on disk are read as they are needed.
+
+        Raises:
+            DataError: a sample holds NaN or infinity, or integers that the input's type does not have.
+        """
         for i in range(len(self)):
-            yield {name: a[i] for name, a in self.arrays.items()}
+            index = None if self.count is None else i
+            yield {port.name: _converted(port, self.arrays[port.name][i], index) for port in self.ports}
 
 
 def check_inputs(program: Program, inputs: Mapping[str, Array], warn: Callable[[str], None] | None = None) -> Samples:
@@ -40,8 +47,7 @@ def check_inputs(program: Program, inputs: Mapping[str, Array], warn: Callable[[
         warn: called with a sentence for every array that no input asks for.
 
     Raises:
-        DataError: an input is missing, has another shape or type, holds NaN or infinity, or the arrays disagree on
-            the number of samples.
+        DataError: an input is missing, has another shape or type, or the arrays disagree on the number of samples.
     """
     ports = {p.name: p for p in program.inputs}
     spare = [name for name in inputs if name not in ports]
@@ -64,8 +70,10 @@ def check_inputs(program: Program, inputs: Mapping[str, Array], warn: Callable[[
             want="the same number for every input, or no sample axis at all",
         )
     count = next(iter(counts.values()), None)
-    arrays = {p.name: _converted(p, inputs[p.name]) for p in program.inputs}
-    return Samples(count, {n: a[None] if count is None else a for n, a in arrays.items()})
+    for port in program.inputs:
+        _check_type(port, inputs[port.name])
+    arrays = {p.name: inputs[p.name][None] if count is None else inputs[p.name] for p in program.inputs}
+    return Samples(count, arrays, tuple(program.inputs))
 
 
 def _samples(port: Port, array: Array) -> int | None:
@@ -82,53 +90,52 @@ def _samples(port: Port, array: Array) -> int | None:
     )
 
 
-def _converted(port: Port, array: Array) -> Array:
-    """`array` in the port's type: floats are rounded, integers must survive; nothing else becomes a float."""
+def _check_type(port: Port, array: Array) -> None:
+    """Refuse types whose values the port does not take: floats are rounded, but nothing else becomes a float."""
     want = port.ref.dtype
-    wrong = DataError(
-        f"input '{port.name}' has type {array.dtype.name}",
-        want=str(want),
-        hint=f"convert it after the model's own preprocessing: array.astype(np.{want.numpy.name})",
-    )
     try:
         have = DType.of(array)
     except ValueError:
-        raise wrong from None
-    if array.dtype.kind in "fc":
-        _finite(port, array)
-    if have is not want:
-        if have is port.declared or (have.is_float and want.is_float and have.itemsize > want.itemsize):
-            with np.errstate(over="ignore"):
-                return _finite_cast(port, array)
-        if not _both_integers(have, want):
-            raise wrong
-        narrow = array.astype(want.numpy)
-        # a wrapped sign would survive the way back
-        if not np.array_equal(narrow.astype(array.dtype), array) or not np.array_equal(narrow < 0, array < 0):
-            raise DataError(
-                f"input '{port.name}' has type {have}, and not all of its values can be kept in {want}",
-                want=str(want),
-                hint=f"if the loss is meant: array.astype(np.{want.numpy.name})",
-            )
-        array = narrow
-    return np.ascontiguousarray(array, want.numpy)
+        have = None
+    rounded = have is not None and have.is_float and want.is_float and have.itemsize > want.itemsize
+    if have is None or not (have is want or have is port.declared or rounded or _both_integers(have, want)):
+        raise DataError(
+            f"input '{port.name}' has type {array.dtype.name}",
+            want=str(want),
+            hint=f"convert it after the model's own preprocessing: array.astype(np.{want.numpy.name})",
+        )
 
 
-def _finite_cast(port: Port, array: Array) -> Array:
-    """A float array in the port's float type, rounded as a cast rounds; a value that becomes infinite is refused."""
-    cast = np.ascontiguousarray(array, port.ref.dtype.numpy)
-    _finite(port, cast)
-    return cast
+def _converted(port: Port, array: Array, sample: int | None) -> Array:
+    """One sample in the port's type; its values must survive, but for the digits of a float."""
+    want = port.ref.dtype
+    if array.dtype.kind == "f":
+        _finite(port, array, sample)
+        with np.errstate(over="ignore"):
+            cast = np.asarray(array, want.numpy, order="C")
+        if array.dtype != cast.dtype:
+            _finite(port, cast, sample)  # too large for the type
+        return cast
+    narrow = np.asarray(array, want.numpy, order="C")
+    # a wrapped sign would survive the way back
+    if not np.array_equal(narrow.astype(array.dtype), array) or not np.array_equal(narrow < 0, array < 0):
+        raise DataError(
+            f"input '{port.name}' has type {array.dtype.name}, and not all of its values can be kept in {want}",
+            where=None if sample is None else f"sample {sample}",
+            want=str(want),
+            hint=f"if the loss is meant: array.astype(np.{want.numpy.name})",
+        )
+    return narrow
 
 
 def _both_integers(a: DType, b: DType) -> bool:
     return DType.BOOL not in (a, b) and not a.is_float and not b.is_float
 
 
-def _finite(port: Port, array: Array) -> None:
+def _finite(port: Port, array: Array, sample: int | None) -> None:
     bad = ~np.isfinite(array)
     if bad.any():
-        first = [int(i) for i in np.argwhere(bad)[0]]
+        first = [*([] if sample is None else [sample]), *(int(i) for i in np.argwhere(bad)[0])]
         raise DataError(
             f"input '{port.name}' holds NaN or infinity: {int(bad.sum())} of {array.size} values, the first at {first}",
             want="finite numbers",

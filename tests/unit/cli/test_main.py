@@ -108,6 +108,15 @@ def test_a_closed_pipe_is_no_drama():
     assert done.stderr == ""
 
 
+@pytest.mark.parametrize(("more", "code"), [("", 1), ("--json -", 1), ("--json F", 0)])
+def test_a_closed_stdout_loses_no_result_silently(more, code, tmp_path):
+    command = f"{sys.executable} -m bpuc targets bayes-e {more} >&-"
+    done = subprocess.run(command, shell=True, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == code
+    assert ("standard output is closed" in done.stderr) == (code == 1)
+    assert (tmp_path / "F").exists() == (code == 0)
+
+
 @pytest.mark.parametrize("name", m.COMMANDS)
 def test_every_command_has_help_with_an_example(name):
     from click.testing import CliRunner

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from bpuc.base.dtypes import DType
 from bpuc.base.errors import BpucError, DataError, FileError
 from bpuc.cli.main import cli
+from bpuc.cli.run_cmd import read_npz
 from bpuc.isa import Dequantize, Device, Quantize, Ref, Space
 from bpuc.program import OpSymbol, Port, Program, Segment, TensorSymbol, save_program
 
@@ -118,6 +119,32 @@ def test_what_is_no_npz_is_refused(binary, tmp_path, content):
 def test_a_zip_of_other_things_is_refused(binary, tmp_path):
     with pytest.raises(DataError, match="'mimetype' is no array"):
         run(binary, binary, tmp_path / "o.npz")
+
+
+def test_large_arrays_are_read_from_disk(inputs, tmp_path):
+    """The same arrays, whichever way; in C and Fortran order, with and without elements; nothing is left behind."""
+    arrays = {"c": X, "f": np.asfortranarray(X), "none": np.zeros((0, 3), np.int8), "packed": X.astype(">f8")}
+    np.savez_compressed(tmp_path / "in.npz", **arrays)
+    before = sorted(tmp_path.iterdir())
+    found = read_npz(str(tmp_path / "in.npz"), tmp_path, large=0)
+    assert [type(a) for a in found.values()] == [np.memmap, np.memmap, np.ndarray, np.memmap]
+    for name, array in read_npz(str(tmp_path / "in.npz"), tmp_path).items():
+        assert not isinstance(array, np.memmap)
+        assert np.array_equal(found[name], arrays[name])
+        assert np.array_equal(array, arrays[name])
+        assert array.dtype == arrays[name].dtype
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("large", [0, 1 << 20])
+def test_damage_in_an_array_is_found(large, tmp_path):
+    np.savez(tmp_path / "in.npz", x=X)
+    raw = bytearray((tmp_path / "in.npz").read_bytes())
+    at = raw.index(X.tobytes())
+    raw[at] ^= 1
+    (tmp_path / "bad.npz").write_bytes(raw)
+    with pytest.raises(DataError, match="CRC"):
+        read_npz(str(tmp_path / "bad.npz"), tmp_path, large)
 
 
 def test_pickles_are_never_loaded(binary, tmp_path):
