@@ -1,6 +1,7 @@
 """Nodes with bodies of their own (Loop, Scan, ...) run in a process apart: how long and how large is known by trying.
 
-The process, ``python -m bpuc.frontend.apart``, takes a model without inputs on stdin and gives an .npz of its results.
+The process, ``python -m bpuc.frontend.apart``, takes models without inputs on stdin and gives their results on stdout,
+both as .npz.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import contextlib
 import io
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,15 +23,18 @@ SECONDS = 6  # a start takes one of them
 MEMORY = 1 << 30  # bytes beside those of the libraries
 
 
-def run_apart(model: onnx.ModelProto) -> list[Array] | None:
-    """The results of a model without inputs, or None where it fails, takes over 6 seconds or over 1 GB."""
+def run_apart(models: Sequence[onnx.ModelProto]) -> list[list[Array]] | None:
+    """The results of models without inputs, or None where one fails, or all take over 6 seconds or over 1 GB."""
     command = [sys.executable, "-m", "bpuc.frontend.apart"]
+    file = io.BytesIO()
+    np.savez(file, *[np.frombuffer(model.SerializeToString(), np.uint8) for model in models])
     try:
-        done = subprocess.run(
-            command, input=model.SerializeToString(), capture_output=True, timeout=SECONDS, check=True
-        )
+        done = subprocess.run(command, input=file.getvalue(), capture_output=True, timeout=SECONDS, check=True)
         with np.load(io.BytesIO(done.stdout), allow_pickle=False) as results:
-            return [results[name] for name in results.files]
+            found: list[list[Array]] = [[] for _ in models]
+            for name in results.files:  # "<model>_<output>", in order
+                found[int(name.partition("_")[0])].append(results[name])
+            return found
     except (OSError, ValueError, subprocess.SubprocessError):
         return None
 
@@ -42,11 +47,15 @@ def _main() -> None:
         with contextlib.suppress(OSError, ValueError):
             size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
             resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
-    results = evaluate(onnx.load_from_string(sys.stdin.buffer.read()), {})
-    if results is None or any(r.dtype.hasobject for r in results):
-        sys.exit(1)
+    results: dict[str, Array] = {}
+    with np.load(io.BytesIO(sys.stdin.buffer.read()), allow_pickle=False) as models:
+        for i, name in enumerate(models.files):
+            found = evaluate(onnx.load_from_string(models[name].tobytes()), {})
+            if found is None or any(array.dtype.hasobject for array in found):
+                sys.exit(1)
+            results |= {f"{i}_{j}": array for j, array in enumerate(found)}
     file = io.BytesIO()
-    np.savez(file, *results)
+    np.savez(file, **results)  # type: ignore[arg-type]
     sys.stdout.buffer.write(file.getvalue())
 
 

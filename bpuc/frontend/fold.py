@@ -19,9 +19,13 @@ RUN_LIMIT = 1 << 20  # elements of an operand of a Loop or Scan that is run for 
 TRIPS = 4096  # iterations of such a Loop
 
 
-def fold(node: NodeProto, opset: int, inputs: Sequence[Tensor | None]) -> list[Array] | None:
-    """The results of a node (absent ones left out), or None where neither evaluator can compute it."""
-    return _results(node, opset, {n: t.value() for n, t in zip(node.input, inputs) if t is not None})
+def fold(node: NodeProto, opset: int, given: Mapping[str, Tensor]) -> list[Array] | None:
+    """The results of a node (absent ones left out) from the constants that it reads, also within its body.
+
+    None where neither evaluator can compute it.
+    """
+    results = _results(node, opset, [{n: t.value() for n, t in given.items()}])
+    return None if results is None else results[0]
 
 
 def runs_long(trips: Tensor | None) -> bool:
@@ -44,7 +48,7 @@ def types_by_running(node: NodeProto, opset: int, given: Mapping[str, Tensor]) -
         return None
     if node.op_type == "Loop" and runs_long(given.get(node.input[0]) if node.input else None):
         return None
-    found: list[dict[str, onnx.TypeProto]] = []
+    tries = []
     for fill in (0, 1):
         values = {
             n: t.const if t.const is not None else np.full(t.shape, fill, t.dtype.numpy) for n, t in given.items()
@@ -53,25 +57,34 @@ def types_by_running(node: NodeProto, opset: int, given: Mapping[str, Tensor]) -
         if node.op_type == "Loop" and len(node.input) > 1 and node.input[1] in values:
             name = node.input[1]
             values[name] = values[name] if given[name].const is not None else np.ones_like(values[name])
-        results = _results(node, opset, values)
-        if results is None or any(r.dtype.hasobject for r in results):
-            return None
-        kinds = [
-            onnx.helper.make_tensor_type_proto(onnx.helper.np_dtype_to_tensor_dtype(r.dtype), r.shape) for r in results
-        ]
-        found.append(dict(zip((n for n in node.output if n), kinds)))
-    return found[0] if found[0] == found[1] else None
+        tries.append(values)
+    results = _results(node, opset, tries)
+    if results is None or any(r.dtype.hasobject for r in results[0] + results[1]):
+        return None
+    found = [
+        [onnx.helper.make_tensor_type_proto(onnx.helper.np_dtype_to_tensor_dtype(r.dtype), r.shape) for r in one]
+        for one in results
+    ]
+    return dict(zip((n for n in node.output if n), found[0])) if found[0] == found[1] else None
 
 
-def _results(node: NodeProto, opset: int, feeds: Mapping[str, Array]) -> list[Array] | None:
-    outputs = [onnx.helper.make_empty_tensor_value_info(n) for n in node.output if n]
+def _results(node: NodeProto, opset: int, tries: Sequence[Mapping[str, Array]]) -> list[list[Array]] | None:
+    """The results of a node for each set of operands."""
     apart = next(subgraphs(node), None) is not None
+    models = [_model(node, opset, feeds, apart) for feeds in tries]
+    if apart:
+        return run_apart(models)
+    found = [evaluate(model, feeds) for model, feeds in zip(models, tries)]
+    complete = [results for results in found if results is not None]
+    return complete if len(complete) == len(tries) else None
+
+
+def _model(node: NodeProto, opset: int, feeds: Mapping[str, Array], constants: bool) -> onnx.ModelProto:
+    """The node alone; its operands are inputs, or constants."""
+    outputs = [onnx.helper.make_empty_tensor_value_info(n) for n in node.output if n]
     types = {n: onnx.helper.np_dtype_to_tensor_dtype(a.dtype) for n, a in feeds.items()}
     infos = [onnx.helper.make_tensor_value_info(n, types[n], a.shape) for n, a in feeds.items()]
-    graph = onnx.helper.make_graph([node], "fold", [] if apart else infos, outputs)
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)], ir_version=10)
-    if apart:
+    graph = onnx.helper.make_graph([node], "fold", [] if constants else infos, outputs)
+    if constants:
         graph.initializer.extend(tensor_proto(a, n) for n, a in feeds.items())
-        model.graph.CopyFrom(graph)
-        return run_apart(model)
-    return evaluate(model, feeds)
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)], ir_version=10)

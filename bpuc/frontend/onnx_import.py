@@ -149,7 +149,8 @@ class _Importer:
             name = f"{self._branch}/{names[index]}" if self._branch else names[index]
             node = graph.node[index]
             self._checker[self._opset(node)].check(node, name)
-            while len(node.output) > 1 and node.output[-1] not in read:
+            least = max(1, onnx.defs.get_schema(node.op_type, self._opset(node), "").min_output)
+            while len(node.output) > least and node.output[-1] not in read:
                 node.output.pop()
             self._node(node, name)
         return len(names) - len(order)
@@ -213,12 +214,10 @@ class _Importer:
         values = self.build.values
         inputs = [values[i] if i else None for i in node.input]
         outer = {i: values[i] for i in captures(node)}
-        constant_inputs = all(t is None or t.const is not None for t in inputs)
-        if node.op_type == "If" and constant_inputs:
+        constant_inputs = all(t is None or t.const is not None for t in (*inputs, *outer.values()))
+        if node.op_type == "If" and inputs and inputs[0] is not None and inputs[0].const is not None:
             self._inline(node, name, inputs)
-        elif not self._shape_only(node, inputs) and not (
-            constant_inputs and not outer and self._folded(node, name, inputs)
-        ):
+        elif not self._shape_only(node, inputs) and not (constant_inputs and self._folded(node, name, inputs, outer)):
             self._computed(node, name, inputs, outer)
 
     def _computed(self, node: NodeProto, name: str, inputs: Operands, outer: Mapping[str, Tensor]) -> None:
@@ -262,7 +261,7 @@ class _Importer:
         self.build.values[node.output[0]] = constant(node.output[0], result)
         return True
 
-    def _folded(self, node: NodeProto, name: str, inputs: Operands) -> bool:
+    def _folded(self, node: NodeProto, name: str, inputs: Operands, outer: Mapping[str, Tensor]) -> bool:
         values = self.build.values
         if node.op_type == "Constant" and "value" in attributes(node):
             tensor = constant(node.output[0], array_of(attributes(node)["value"]))
@@ -271,9 +270,10 @@ class _Importer:
             return True
         if node.op_type == "Loop" and runs_long(inputs[0] if inputs else None):
             return False
-        foreseen = [(shape, ELEMENT[element].itemsize) for element, shape in self._foreseen(node, name, inputs)]
+        given = {n: t for n, t in zip(node.input, inputs) if t is not None}
+        foreseen = [(shape, ELEMENT[element].itemsize) for element, shape in self._foreseen(node, name, inputs, outer)]
         self._budget.spend(node, name, inputs, foreseen)
-        results = fold(node, self._opset(node), inputs)
+        results = fold(node, self._opset(node), {**given, **outer})
         if results is None:
             return False
         if not foreseen:
@@ -286,10 +286,12 @@ class _Importer:
                 self.quantized[node.output[0]] = info
         return True
 
-    def _foreseen(self, node: NodeProto, name: str, inputs: Operands) -> list[tuple[int, tuple[int, ...]]]:
+    def _foreseen(
+        self, node: NodeProto, name: str, inputs: Operands, outer: Mapping[str, Tensor]
+    ) -> list[tuple[int, tuple[int, ...]]]:
         """Types and shapes of the results; empty where only computing them tells."""
         with nullcontext() if node.op_type in GROWING else suppress(ModelError):
-            return self._infer[self._opset(node)].outputs(node, name, inputs, {})
+            return self._infer[self._opset(node)].outputs(node, name, inputs, outer)
         return []
 
     def _renamed(self, node: NodeProto, inputs: Operands, outputs: Sequence[Tensor]) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 
 import onnx
-from onnx import GraphProto, NodeProto
+from onnx import GraphProto, NodeProto, TensorProto
 
 from bpuc.frontend.qlinear import constants
 
@@ -36,10 +36,7 @@ def move_in_float(graph: GraphProto) -> None:
 
     def value(scale: Scale) -> tuple[Hashable, ...]:
         """Equal for scales that are the same constants."""
-        protos = [known.get(name) for name in scale if name]
-        return tuple(
-            n if p is None else (p.data_type, onnx.numpy_helper.to_array(p).tobytes()) for n, p in zip(scale, protos)
-        )
+        return tuple(_content(known[name]) if name in known else name for name in scale)
 
     def temp(name: str) -> str:
         while name in taken:
@@ -64,6 +61,13 @@ def move_in_float(graph: GraphProto) -> None:
         nodes += [*before, node, *after]
     del graph.node[:]
     graph.node.extend(nodes)
+
+
+def _content(proto: TensorProto) -> Hashable:
+    try:
+        return int(proto.data_type), bytes(onnx.numpy_helper.to_array(proto).tobytes())
+    except (TypeError, ValueError):  # damaged; the importer says so
+        return str(proto.name)
 
 
 def _pairs(

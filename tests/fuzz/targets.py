@@ -23,9 +23,9 @@ from bpuc.flow.request import make_request
 from bpuc.program import load_program
 from bpuc.program.container import to_bytes
 from bpuc.sim.run import run_program
+from tests.fuzz import zoo
 from tests.fuzz.mutate import damaged, damaged_model
 
-MODELS = Path(__file__).parents[2] / "models"
 YAML = """
 model_parameters: {onnx_model: m.onnx, march: bayes-e, working_dir: out, node_info: 'a:int16;b:int16'}
 input_parameters: {input_name: x, input_type_train: rgb, input_layout_train: NCHW, input_type_rt: nv12,
@@ -58,19 +58,18 @@ def attempt(target: Target, folder: Path, seed: int) -> str:
     return "result"
 
 
-@cache
-def _model(name: str) -> bytes:
-    return (MODELS / f"{name}.onnx").read_bytes()
+def _any_model(raw: bytes, rng: random.Random) -> bytes:
+    return damaged_model(rng.choice(zoo.healthy()), rng)
 
 
 @cache
 def _program() -> bytes:
-    return to_bytes(compile_model(make_request(str(MODELS / "hybrid.onnx"), "bayes-e", random_data=True)).program)
+    return to_bytes(compile_model(make_request(str(zoo.MODELS / "hybrid.onnx"), "bayes-e", random_data=True)).program)
 
 
 @cache
 def _calibration() -> bytes:
-    path = MODELS.parent / "build" / "fuzz.calib.json"
+    path = zoo.MODELS.parent / "build" / "fuzz.calib.json"
     path.parent.mkdir(exist_ok=True)
     ranges = {n: TensorRange(-1.0, 2.0, 2.0, "mse") for n in "abc"}
     save_calibration(Calibration("0" * 64, "mse", {}, 3, "1" * 64, ranges, {"w": ([1.0, 2.0], 0)}), path)
@@ -93,6 +92,10 @@ def _png() -> bytes:
 
 def _prepare(path: Path) -> object:
     return prepare(make_request(str(path), "bayes-e"))
+
+
+def _compile(path: Path) -> object:
+    return compile_model(make_request(str(path), "bayes-e", random_data=True, threads=1)).program
 
 
 def _run(path: Path) -> object:
@@ -129,8 +132,9 @@ def _json(raw: bytes, rng: random.Random) -> bytes:
 
 
 TARGETS = {
-    "onnx-bytes": Target(".onnx", lambda: _model("add_fixed"), damaged, _prepare),
-    "onnx-graph": Target(".onnx", lambda: _model("hybrid"), damaged_model, _prepare),
+    "onnx-bytes": Target(".onnx", lambda: zoo.healthy()[1], damaged, _prepare),
+    "onnx-graph": Target(".onnx", lambda: zoo.healthy()[0], _any_model, _prepare),
+    "onnx-compile": Target(".onnx", lambda: zoo.healthy()[0], _any_model, _compile),
     "bpuc": Target(".bpuc", _program, damaged, _run),
     "calibration": Target(".calib.json", _calibration, _json, load_calibration),
     "yaml": Target(".yaml", YAML.encode, damaged, load_config),

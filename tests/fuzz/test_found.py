@@ -65,3 +65,14 @@ def test_a_chunk_of_a_png_that_claims_two_gigabytes(tmp_path):
     (tmp_path / "fuzz.png").write_bytes(raw)
     with pytest.raises(DataError):
         TARGETS["image"].use(tmp_path / "fuzz.png")
+
+
+def test_scales_without_their_data(tmp_path):
+    """Two operands of one Concat in integers, whose scales are compared."""
+    proto = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> g (float[1, 1] x) => (float[1, 2] y) <float s = {1}, int8 z = {0}> '
+        "{ a = QuantizeLinear(x, s, z) b = Concat <axis = 1> (a, a) y = DequantizeLinear(b, s, z) }"
+    )
+    proto.graph.initializer[0].ClearField("float_data")
+    with pytest.raises(ModelError, match="'s' is damaged"):
+        imported(proto, tmp_path)

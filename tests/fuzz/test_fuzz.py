@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bpuc.base.errors import BpucError
+from tests.fuzz import zoo
 from tests.fuzz.targets import TARGETS, attempt
 
 SECONDS = 10
@@ -57,3 +58,9 @@ def test_what_is_no_error_of_ours_is_not_swallowed(tmp_path):
         raise BpucError("no")
 
     assert attempt(replace(TARGETS["yaml"], use=refusal), tmp_path, 0) == "error"
+
+
+def test_the_models_are_healthy(tmp_path):
+    for raw in zoo.healthy():
+        (tmp_path / "m.onnx").write_bytes(raw)
+        assert TARGETS["onnx-compile"].use(tmp_path / "m.onnx").instructions

@@ -40,6 +40,14 @@ def test_nodes_that_lead_nowhere_are_left_out_with_a_warning(tmp_path):
     assert result.warnings == [("unused-nodes", "1 nodes lead to no output and are left out", "")]
 
 
+@pytest.mark.parametrize("read", ["values", "indices"])
+def test_an_output_that_nobody_reads(read, tmp_path):
+    """TopK has two, whoever wants them."""
+    nodes = [node("TopK", ["x", "k"], ["values", "indices"]), node("Identity", [read], ["y"])]
+    proto = model(nodes, {"x": [2, 5]}, ["y"], {"k": np.array([2])})
+    assert_same(proto, tmp_path)
+
+
 def test_identity_dropout_and_cast_are_names(tmp_path):
     nodes = [
         node("Identity", ["x"], ["i"]),
