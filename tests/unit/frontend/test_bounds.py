@@ -45,10 +45,10 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_refused_before_it_is_computed(case, tmp_path):
     text, message = REFUSED[case]
-    start = time.monotonic()
+    start = time.process_time()
     with pytest.raises(ModelError, match=message):
         imported(onnx.parser.parse_model(HEAD + text), tmp_path)
-    assert time.monotonic() - start < 3
+    assert time.process_time() - start < 3
 
 
 def test_a_loop_that_runs_for_long(tmp_path, monkeypatch):
