@@ -84,13 +84,13 @@ def measure_sensitivity(
         for i, group in enumerate(groups):
             # what an op of the group gives is rounded when it runs again
             first = [t for t in group if graph.producer(t) not in behind[i]]
-            changed = {t.name: _rounded(base[t.name], quants[t.name]) for t in first}
+            changed = {t.name: rounded(base[t.name], quants[t.name]) for t in first}
             members = {t.name for t in group}
             for op in behind[i]:
                 operands = [t.name for t in op.inputs if t is not None and t.const is None]
                 results = run_op(op, {n: changed.get(n, base[n]) for n in operands}, sessions)
                 for t, value in zip(op.outputs, results):
-                    changed[t.name] = _rounded(value, quants[t.name]) if t.name in members else value
+                    changed[t.name] = rounded(value, quants[t.name]) if t.name in members else value
             total[i] += error(base, {**base, **changed})
     return {g[0].name: float(v) / max(taken, 1) for g, v in zip(groups, total)}
 
@@ -106,7 +106,8 @@ def _behind(graph: Graph, group: list[Tensor]) -> list[Op]:
     return found
 
 
-def _rounded(value: Array, quant: QuantParams) -> Array:
+def rounded(value: Array, quant: QuantParams) -> Array:
+    """What the integers of a tensor with these scales stand for, float32."""
     step = np.asarray(quant.scale, np.float32)
     if quant.axis is not None and step.size > 1:
         step = step.reshape([-1 if a == quant.axis else 1 for a in range(value.ndim)])

@@ -147,6 +147,11 @@ _SHARED = (
         metavar="PERCENT",
         help="What automatic int16 may cost.",
     ),
+    click.option(
+        "--adaptive-rounding/--no-adaptive-rounding",
+        default=None,
+        help="Weights rounded by the error of the result [from effort 2].",
+    ),
     click.option("--auto-int16/--no-auto-int16", default=None, help="int16 where 8 bits cost most [from effort 2]."),
     click.option(
         "--high-precision-outputs/--no-high-precision-outputs",

@@ -9,6 +9,7 @@ from typing import Any
 
 from bpuc.base.errors import ConfigError
 from bpuc.calibrate.noise import ReaderNoise
+from bpuc.calibrate.twin import Twin, sample_count, spread_samples
 from bpuc.data import DataSource
 from bpuc.flow.calibrate import Progress, open_source, ranges_of
 from bpuc.flow.judge import OutputJudge, affordable
@@ -23,6 +24,7 @@ from bpuc.lower import lower
 from bpuc.ops.base import Array
 from bpuc.passkit import Stage, run_pipeline
 from bpuc.passkit.context import Judge, Noise, PassContext, Trial
+from bpuc.passkit.layer import Visit
 from bpuc.perf.cost import rescale_us
 from bpuc.plugins import pipeline
 from bpuc.program import Program
@@ -76,6 +78,8 @@ def compile_prepared(request: Request, prepared: Prepared, source: DataSource | 
             ctx.judge = _judge(request, prepared, source)
         measure(request, prepared, source)
         afford(request, prepared)
+        if ctx.options.effort >= 1:
+            ctx.layers = partial(_layers, source, ctx.options.effort, graph.copy())
     keep_quantized_stages(request, prepared)
     rows = prepared.passes
     rows += run_pipeline(
@@ -104,6 +108,11 @@ def compile_prepared(request: Request, prepared: Prepared, source: DataSource | 
 
 def _measure(source: DataSource, threads: int | None, graph: Graph, readers: list[Op]) -> Noise:
     return ReaderNoise(graph, source, readers, threads).increase_db
+
+
+def _layers(source: DataSource, effort: int, plain: Graph, graph: Graph, visit: Visit) -> list[tuple[Array, ...]]:
+    samples = spread_samples(source, source.samples, sample_count(graph, effort))
+    return Twin(plain, samples).walk(graph, visit)
 
 
 def _trial(source: DataSource, threads: int | None, graph: Graph, readers: list[Op]) -> Trial:

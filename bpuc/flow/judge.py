@@ -46,7 +46,7 @@ class OutputJudge:
     def __call__(self, graph: Graph, ctx: PassContext) -> Array:
         """SQNR in dB, float64 [samples, outputs]; `graph` and `ctx` stay as they are."""
         graph, ctx = graph.copy(), ctx.twin()
-        ctx.judge, ctx.options = None, replace(ctx.options, equalize=False)
+        ctx.judge, ctx.layers, ctx.options = None, None, replace(ctx.options, equalize=False)
         run_pipeline(graph, pipeline("quantize"), ctx, start=Stage.PLACED)
         engine = FastEngine(lower(graph, ctx.need_target().march, self._types), self._threads)
         found = []

@@ -71,6 +71,7 @@ def make_request(
     channel_scales: bool | None = None,
     bias_correction: bool | None = None,
     auto_int16: bool | None = None,
+    adaptive_rounding: bool | None = None,
     high_precision_outputs: bool | None = None,
     max_latency_loss: float | None = None,
     threads: int | None = None,
@@ -127,6 +128,7 @@ def make_request(
         tune=_first(tune_thresholds, None, effort != 0 and not named),
         channel_scales=_first(channel_scales, None, CompileOptions.channel_scales),
         bias_correction=_first(bias_correction, None, CompileOptions.bias_correction),
+        adaptive_rounding=_first(adaptive_rounding, None, CompileOptions.adaptive_rounding),
         auto_int16=_first(auto_int16, None, CompileOptions.auto_int16),
         high_precision_outputs=_first(
             high_precision_outputs, c.high_precision_outputs if c else None, CompileOptions.high_precision_outputs

@@ -11,6 +11,7 @@ from bpuc.base.channels import ChannelStats
 from bpuc.base.dtypes import DType
 from bpuc.base.errors import ConfigError
 from bpuc.ir import Graph, Op, Tensor
+from bpuc.passkit.layer import Visit
 from bpuc.target.model import Target
 
 # the observer of a tensor that is -Inf where a mask hides values: no scale can hold it, so it stays on the CPU
@@ -28,7 +29,7 @@ class CompileOptions:
     effort: how much is done for accuracy beyond thresholds, 0 (nothing) to 3; the switches below leave out one part.
     tune: let the readers of a tensor choose its threshold, starting from the observer's.
     channel_scales: scales per channel where they are free. bias_correction: the mean of rounding errors into biases.
-    auto_int16: int16 for the tensors that need it most.
+    auto_int16: int16 for the tensors that need it most. adaptive_rounding: weights rounded by the error of the result.
     high_precision_outputs: results that only outputs and CPU ops read stay int32 accumulators.
     """
 
@@ -47,6 +48,7 @@ class CompileOptions:
     channel_scales: bool = True
     bias_correction: bool = True
     auto_int16: bool = True
+    adaptive_rounding: bool = True
     high_precision_outputs: bool = True
     # scales in the file: "fold" lets a concat's only producers write at the concat's scale, "strict" keeps every one
     qat_scales: str = "fold"
@@ -175,6 +177,8 @@ class PassContext:
     trial: Callable[[Graph, list[Op]], Trial] | None = None
     judge: Judge | None = None
     rescale_us: Callable[[int], float] | None = None
+    # shows every op with weights of a scaled graph to a visitor, in order; None where there are no data
+    layers: Callable[[Graph, Visit], list[tuple[np.ndarray, ...]]] | None = None
     # error of the outputs when a tensor alone is rounded, by name
     sensitivity: dict[str, float] = field(default_factory=dict)
     # part of the usual share of int16 that the latency allows

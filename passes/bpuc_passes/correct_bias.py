@@ -30,26 +30,41 @@ class CorrectBias(Pass):
     needs = Stage.PLACED
 
     def run(self, graph: Graph, ctx: PassContext) -> list[Change]:
-        if ctx.options.effort < 1 or not ctx.options.bias_correction:
+        if ctx.options.effort < 1 or not ctx.options.bias_correction or ctx.layers is not None:
             return []
         changes = []
         for op in graph:
             if op.device != "BPU" or not with_weights(op):
                 continue
-            mean = operand_mean(op, ctx)
-            if mean is None:
-                continue
-            error = op.input(1).value().astype(np.float64) - rounded_weights(op)
-            shift = by_channel(op, from_input(op, by_input(op, error) * mean[:, None, None])).sum(1)
-            step = np.asarray(op.out.quant.scale) if op.out.quant is not None else np.ones(1)
-            if not (np.abs(shift) > _LEAST * step).any():
-                continue
-            old = op.maybe(2)
-            bias = shift if old is None else old.value().astype(np.float64) + shift
-            set_const(graph, op, 2, as_float32(bias), f"{op.name}_bias")
-            steps = float(np.abs(shift / step).max())
-            changes.append(Change("corrected bias", op.name, f"mean shift of up to {steps:.2f} steps of the result"))
+            shift = weight_shift(op, ctx)
+            if shift is not None:
+                changes += shift_bias(graph, op, shift)
         return changes
+
+
+def weight_shift(op: Op, ctx: PassContext, exact: Floats | None = None) -> Floats | None:
+    """How much too low the rounded weights make each channel on average, or None where that is not known.
+
+    Args:
+        exact: the weights before they were rounded, where the op's are already.
+    """
+    mean = operand_mean(op, ctx)
+    if mean is None:
+        return None
+    error = (op.input(1).value().astype(np.float64) if exact is None else exact) - rounded_weights(op)
+    return np.asarray(by_channel(op, from_input(op, by_input(op, error) * mean[:, None, None])).sum(1))
+
+
+def shift_bias(graph: Graph, op: Op, shift: Floats) -> list[Change]:
+    """Add to the bias of an op, where that is more than a small part of a step of its result."""
+    step = np.asarray(op.out.quant.scale) if op.out.quant is not None else np.ones(1)
+    if not (np.abs(shift) > _LEAST * step).any():
+        return []
+    old = op.maybe(2)
+    bias = shift if old is None else old.value().astype(np.float64) + shift
+    set_const(graph, op, 2, as_float32(bias), f"{op.name}_bias")
+    steps = float(np.abs(shift / step).max())
+    return [Change("corrected bias", op.name, f"mean shift of up to {steps:.2f} steps of the result")]
 
 
 def operand_mean(op: Op, ctx: PassContext) -> Floats | None:

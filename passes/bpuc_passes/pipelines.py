@@ -26,6 +26,7 @@ from bpuc_passes.merge_split_concat import MergeSplitConcat
 from bpuc_passes.pin_devices import PinDevices
 from bpuc_passes.place_ops import PlaceOps
 from bpuc_passes.quantize_weights import QuantizeWeights
+from bpuc_passes.refine_layers import RefineLayers
 from bpuc_passes.scale_channels import ScaleChannels
 from bpuc_passes.share_scales import ShareScales
 from bpuc_passes.split_div import SplitDiv
@@ -68,6 +69,7 @@ def quantize() -> Sequence[Pass]:
         ScaleChannels(),
         QuantizeWeights(),
         KeepAccumulators(),
+        RefineLayers(),
         CorrectBias(),
         InsertBorders(),
         InsertRescales(),

@@ -20,12 +20,14 @@ import pytest
 from bpuc.base.channels import ChannelStats
 from bpuc.base.errors import BpucError
 from bpuc.calibrate.noise import ReaderNoise
+from bpuc.calibrate.twin import Twin
 from bpuc.ir import Graph, Op
 from bpuc.ir.text import parse_graph, print_graph
 from bpuc.ir.verify import verify_wiring
 from bpuc.ops.registry import all_defs
 from bpuc.passkit import CompileOptions, Pass, PassContext
 from bpuc.passkit.context import FileScale, Group, Range, Trial
+from bpuc.passkit.layer import Visit
 from bpuc.plugins import get_target, passes
 
 CASES = sorted((Path(__file__).parents[1] / "cases").rglob("*.ir"))
@@ -129,6 +131,8 @@ def _context(words: list[str]) -> tuple[PassContext, dict[str, object]]:
             case "--equalize":
                 options = replace(options, equalize=True)
                 ctx.trial = partial(_trial, int(value))
+            case "--samples":
+                ctx.layers = partial(_walk, int(value))
             case "--observer":
                 options = replace(options, observer=value)
             case _:
@@ -147,6 +151,13 @@ def _trial(seed: int, graph: Graph, readers: list[Op]) -> Trial:
     rng = np.random.default_rng(seed)
     samples = [{t.name: rng.normal(size=t.shape).astype(np.float32) for t in graph.inputs} for _ in range(2)]
     return ReaderNoise(graph, samples, readers, 1).trial
+
+
+def _walk(count: int, graph: Graph, visit: Visit) -> list[tuple[np.ndarray, ...]]:
+    """The graph beside itself without scales, on random samples."""
+    rng = np.random.default_rng(0)
+    samples = [{t.name: rng.normal(size=t.shape).astype(np.float32) for t in graph.inputs} for _ in range(count)]
+    return Twin(graph.copy(), samples).walk(graph, visit)
 
 
 def _uniform_channels(peaks: list[float]) -> ChannelStats:

@@ -88,8 +88,11 @@ def test_a_calibration_file_gives_the_same_program(spread: tuple[Path, Path], tm
 
     found, _ = calibrate(make_request(str(spread[0]), data=str(spread[1])))
     save_calibration(found, tmp_path / "c.json")
-    request = make_request(str(spread[0]), "bayes-e", calib=str(tmp_path / "c.json"))
+    request = make_request(str(spread[0]), "bayes-e", calib=str(tmp_path / "c.json"), data=str(spread[1]))
     assert compile_model(request).program == compiled(spread, 1).program
+    # without data nothing can be measured, but all that the file holds is used
+    alone = compile_model(make_request(str(spread[0]), "bayes-e", calib=str(tmp_path / "c.json")))
+    assert error(spread, alone) < error(spread, compiled(spread, 0)) / 5
 
 
 @pytest.mark.parametrize("effort", [2, 3])
