@@ -56,7 +56,7 @@ def load_pairs(folder: Path, march: str) -> list[Pair]:
     pairs = []
     for name, measured in sorted(_measured(folder, march).items()):
         try:
-            program = _compile(folder / "graphs" / f"{name}.onnx", march)
+            program = compile_graph(folder / "graphs" / f"{name}.onnx", march)
         except BpucError as e:
             print(f"{name}: left out: {e.message}")
             continue
@@ -89,7 +89,7 @@ def _rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(f))
 
 
-def _compile(path: Path, march: str) -> Program:
+def compile_graph(path: Path, march: str) -> Program:
     """The program of a graph, without its constants: the estimate asks for their sizes only."""
     with tempfile.TemporaryDirectory() as folder:
         filled = Path(folder) / path.name
