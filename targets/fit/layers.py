@@ -3,8 +3,8 @@
     python targets/fit/layers.py [--march bayes]
 
 `bayes_layers.csv` has the layers of a MobileNetV2 for 32x32 pictures in batches of 256, with operations and compute
-time (DDR left out) as the vendor's performance report for the J5 gives them. The network is built from those rows, compiled
-without data, and each layer's MACs and ``compute_us`` are held against its row.
+time (DDR left out) as the vendor's performance report for the J5 gives them. The network is built from those rows,
+compiled without data, and each layer's MACs and ``compute_us`` are held against its row.
 """
 
 from __future__ import annotations
