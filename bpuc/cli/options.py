@@ -117,6 +117,8 @@ _SHARED = (
     click.option(
         "--share-scales", type=click.Choice(["auto", "always", "never"]), help="Scales across concats [auto]."
     ),
+    click.option("--share", multiple=True, metavar="TENSOR", help="It takes its concat's scale, whatever it loses."),
+    click.option("--keep-scale", multiple=True, metavar="TENSOR", help="It keeps its own scale at concats."),
     click.option("--max-bits-lost", type=AtLeastZero(), metavar="N", help="Bits that other readers may lose [1.5]."),
     click.option(
         "--qat-scales",

@@ -91,6 +91,8 @@ class Config:
     template: str | None = None
     fixed_scales: Mapping[str, float] = field(default_factory=dict)
     share_scales: str | None = None
+    shared: tuple[str, ...] = ()
+    keep_scales: tuple[str, ...] = ()
     max_bits_lost: float | None = None
     qat_scales: str | None = None
     equalize: bool | None = None

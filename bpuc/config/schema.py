@@ -178,6 +178,8 @@ class BpucSection(Section):
     dtype: dict[Text, Dtype] | None = taken("tensor, node or op type -> int8 or int16; wins over node_info")
     fixed_scale: dict[Text, Scale] | None = taken("tensor -> scale")
     share_scales: Literal["auto", "always", "never"] | None = taken("whether the tensors of a concat share one scale")
+    share: Names | None = taken("tensors that take their concat's scale, whatever they lose")
+    keep_scale: Names | None = taken("tensors that keep their own scale at concats")
     qat_scales: Literal["fold", "strict"] | None = taken("how scales in the model file (Q/DQ) are kept")
     max_bits_lost: float | None = taken("bits that other readers of a tensor may lose to a shared scale", ge=0)
     equalize: bool | None = taken("whether range ratios of concat branches move into weights")

@@ -56,6 +56,8 @@ def to_config(
         template=own.template or wishes.template,
         fixed_scales=own.fixed_scale or {},
         share_scales=own.share_scales,
+        shared=tuple(own.share or ()),
+        keep_scales=tuple(own.keep_scale or ()),
         max_bits_lost=own.max_bits_lost,
         qat_scales=own.qat_scales,
         equalize=own.equalize,

@@ -51,7 +51,7 @@ def prepare(request: Request) -> Prepared:
         ctx.warn("config", text)
     keep_stage(request, "original_float_model", graph)
     names = {t.name for t in graph.tensors()}
-    _check_fixed_scales(graph, request, names)
+    _check_tensors(graph, request, names)
     sample = next(iter(random_data(inputs, 1))) if request.check_numerics else None
     probe = None if sample is None else partial(results, sample=sample)
     passes = run_pipeline(graph, pipeline("optimize"), ctx, dump_dir=request.dump_dir, probe=probe)
@@ -76,10 +76,13 @@ def write_stage(request: Request, stage: str, model: bytes) -> None:
     write_atomic(path, model)
 
 
-def _check_fixed_scales(graph: Graph, request: Request, names: set[str]) -> None:
-    for name in request.options.fixed_scales:
-        if name not in names:
-            raise ConfigError(
-                f"--fixed-scale {name}: the model {graph.name} has no tensor of that name",
-                hint=did_you_mean(name, sorted(names)),
-            )
+def _check_tensors(graph: Graph, request: Request, names: set[str]) -> None:
+    options = request.options
+    asked = {"--fixed-scale": options.fixed_scales, "--share": options.shared, "--keep-scale": options.keep_scales}
+    for option, named in asked.items():
+        for name in named:
+            if name not in names:
+                raise ConfigError(
+                    f"{option} {name}: the model {graph.name} has no tensor of that name",
+                    hint=did_you_mean(name, sorted(names)),
+                )

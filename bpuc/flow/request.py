@@ -62,6 +62,8 @@ def make_request(
     run_on_bpu: Sequence[str] = (),
     input_shape: Sequence[str] = (),
     share_scales: str | None = None,
+    share: Sequence[str] = (),
+    keep_scale: Sequence[str] = (),
     max_bits_lost: float | None = None,
     qat_scales: str | None = None,
     template: str | None = None,
@@ -111,6 +113,9 @@ def make_request(
     both = set(run_on_cpu) & set(run_on_bpu)
     if both:
         raise ConfigError(f"{min(both)} is asked for on the CPU and on the BPU", want="--run-on-cpu or --run-on-bpu")
+    torn = {*share, *(c.shared if c else ())} & {*keep_scale, *(c.keep_scales if c else ())}
+    if torn:
+        raise ConfigError(f"{min(torn)} is to share its concat's scale and to keep its own", want="one of the two")
     options = CompileOptions(
         dtypes=dtypes,
         fixed_scales=fixed,
@@ -118,6 +123,8 @@ def make_request(
         bpu=(*(c.run_on_bpu if c else ()), *run_on_bpu),
         share_scales=_first(share_scales, c.share_scales if c else None, "auto"),
         qat_scales=_first(qat_scales, c.qat_scales if c else None, "fold"),
+        shared=(*(c.shared if c else ()), *share),
+        keep_scales=(*(c.keep_scales if c else ()), *keep_scale),
         max_bits_lost=_first(max_bits_lost, c.max_bits_lost if c else None, CompileOptions.max_bits_lost),
         template=_first(template, c.template if c else None, "default"),
         equalize=equalize or bool(c and c.equalize),

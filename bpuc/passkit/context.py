@@ -25,7 +25,8 @@ class CompileOptions:
     dtypes: by tensor, node or op type. fixed_scales: by tensor. cpu and bpu: node names or op types.
     observer, observer_options: how activations are calibrated. share_scales: auto, always or never.
     equalize: move range ratios between the branches of a concat into weights, by measured error.
-    max_bits_lost: what a member with other readers may lose to a shared scale.
+    max_bits_lost: what a member with other readers may lose to a shared scale. shared, keep_scales: tensors that take
+    their concat's scale whatever it costs, and those that keep their own.
     effort: how much is done for accuracy beyond thresholds, 0 (nothing) to 3; the switches below leave out one part.
     tune: let the readers of a tensor choose its threshold, starting from the observer's.
     channel_scales: scales per channel where they are free. bias_correction: the mean of rounding errors into biases.
@@ -39,6 +40,8 @@ class CompileOptions:
     bpu: tuple[str, ...] = ()
     share_scales: str = "auto"
     max_bits_lost: float = 1.5
+    shared: tuple[str, ...] = ()
+    keep_scales: tuple[str, ...] = ()
     template: str = "default"
     equalize: bool = False
     observer: str = "percentile"
@@ -105,9 +108,22 @@ class Group:
     bits_lost: dict[str, float]
 
 
+@dataclass(frozen=True)
+class Refusal:
+    """Why a concat operand did not take the shared scale: the remedy, bits that it would lose, and who would see it."""
+
+    why: str
+    remedy: str
+    bits: float = 0.0
+    readers: tuple[str, ...] = ()
+
+
 @dataclass
 class RescaleRecord:
-    """A Rescale in the program, and how to be rid of it."""
+    """A Rescale in the program, and how to be rid of it.
+
+    bits_lost: what the readers that refused would lose without it. yaml: the remedy as lines of a configuration.
+    """
 
     name: str
     node: str
@@ -119,15 +135,25 @@ class RescaleRecord:
     remedy: str
     latency_us: float = 0.0
     elements: int = 0
+    bits_lost: float = 0.0
+    readers: list[str] = field(default_factory=list)
+    yaml: str = ""
 
 
 @dataclass
 class Avoided:
-    """A Rescale that ``--share-scales never`` would have had."""
+    """A Rescale that ``--share-scales never`` would have had.
+
+    how: by what it was avoided. bits_lost: what the tensor's other readers pay. noise_db: how much smaller the rounding
+    noise at the concat is with one rounding in place of two.
+    """
 
     node: str
     tensor: str
     latency_us: float = 0.0
+    how: str = ""
+    bits_lost: float = 0.0
+    noise_db: float = 0.0
 
 
 # noise increase at a reader in dB, by (tensor, reader, own threshold, shared threshold, threshold of the result); None
@@ -163,9 +189,9 @@ class PassContext:
     avoided: list[Avoided] = field(default_factory=list)
     # elements of each avoided rescale, by (node, tensor); why a concat operand was not joined, by (node, index)
     avoided_elements: dict[tuple[str, str], int] = field(default_factory=dict)
-    cut_reasons: dict[tuple[str, int], str] = field(default_factory=dict)
+    cut_reasons: dict[tuple[str, int], Refusal] = field(default_factory=dict)
     # concat operands that keep their own scale, by (concat, index), with the reason
-    apart: dict[tuple[str, int], str] = field(default_factory=dict)
+    apart: dict[tuple[str, int], Refusal] = field(default_factory=dict)
     # why each segment begins where it does, by its number
     segment_reasons: dict[int, str] = field(default_factory=dict)
     # names of the tensors that are int16, and of the ONNX tensors that fusion made disappear

@@ -37,13 +37,40 @@ def explain_rescales(report: Record, name: str | None = None) -> str:
     for r in found:
         head = f"{v.clean(r.get('name'))}: input {v.clean(r.get('input_index'))} of {v.clean(r.get('node'))}"
         lines = [wrap(f"{head}, {v.time(r.get('latency_us'))}", WIDTH, "  "), wrap(scales_of(r), WIDTH, "    ", "  ")]
-        out.append("\n".join(lines + because(r, WIDTH, "  ")))
+        out.append("\n".join(lines + because(r, WIDTH, "  ") + _at_stake(r)))
     if avoided:
-        rows = [[v.clean(r.get("node")), v.clean(r.get("tensor")), v.plain(r.get("latency_us"))] for r in avoided]
-        out.append(
-            wrap(saved(avoided), WIDTH) + "\n" + table(["node", "tensor", "us"], rows, [False, False, True], WIDTH)
-        )
+        out.append(_avoided(avoided))
     return "\n\n".join(out) + "\n"
+
+
+def _at_stake(r: Record) -> list[str]:
+    """Who refused, what it would cost them, and the remedy as lines of a configuration."""
+    lines = []
+    readers, bits = v.strings(r.get("readers")), v.number(r.get("bits_lost")) or 0.0
+    if readers:
+        cost = f" would lose {v.plain(bits, 2)} bits" if bits else ""
+        lines.append(wrap(f"at stake: {', '.join(map(v.clean, readers))}{cost}", WIDTH, " " * 12, "  "))
+    if r.get("yaml"):
+        lines += ["  in YAML:", *("    " + v.clean(line) for line in str(r["yaml"]).splitlines())]
+    return lines
+
+
+def _avoided(avoided: list[Record]) -> str:
+    """What sharing removed: how many, how, the time that is saved, and what it does to accuracy."""
+    free = [r for r in avoided if not v.number(r.get("bits_lost"))]
+    paid = [v.number(r.get("bits_lost")) or 0.0 for r in avoided if r not in free]
+    text = f"{saved(avoided)}: {len(free)} at no cost"
+    if paid:
+        text += f", {len(paid)} for up to {max(paid):.2f} bits that other readers lose"
+    rows = [
+        [v.clean(r.get("node")), v.clean(r.get("tensor")), v.plain(r.get("latency_us")), v.plain(r.get("bits_lost"), 2),
+         v.plain(r.get("noise_db"), 1), v.clean(r.get("how"))]
+        for r in avoided
+    ]  # fmt: skip
+    head = ["node", "tensor", "us", "bits", "dB", "how"]
+    note = "bits: lost by other readers; dB: less rounding noise at the concat with one rounding in place of two"
+    body = table(head, rows, [False, False, True, True, True, False], WIDTH, 1)
+    return "\n".join([wrap(text, WIDTH), body, wrap(note, WIDTH)])
 
 
 def explain_placement(report: Record, name: str | None = None) -> str:

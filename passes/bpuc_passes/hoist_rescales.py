@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from bpuc.ir import Graph, Op, QuantParams, Tensor
 from bpuc.ops.attrs import NoAttrs
 from bpuc.passkit import Change, Numerics, Pass, PassContext, Stage
+from bpuc.passkit.context import Avoided
 from bpuc.passkit.scales import is_mover
 
 # those with one operand of data
@@ -76,7 +77,12 @@ def _hoist(graph: Graph, ctx: PassContext, mover: Op, merge: bool) -> list[Chang
             why = f"{operand.elements} instead of {results} elements"
             changes.append(Change(f"moved in front of {mover.kind} {mover.name}", rescale.name, why))
         else:
-            ctx.rescales = [r for r in ctx.rescales if r.name != rescale.name]
+            for r in [r for r in ctx.rescales if r.name == rescale.name]:
+                ctx.rescales.remove(r)
+                ctx.avoided.append(
+                    Avoided(r.node, r.tensor, 0.0, f"merged with {first.name if there is None else there.name}")
+                )
+                ctx.avoided_elements[r.node, r.tensor] = r.elements
             why = f"{operand.name} is rescaled in front of {mover.kind} {mover.name}"
             changes.append(Change("merged Rescale", rescale.name, why))
     graph.set_input(mover, 0, rescaled)

@@ -5,11 +5,13 @@ Named ``_hz_<node>_rescale_<operand>``, as users know it. A constant is requanti
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bpuc.ir import Graph, Op, QuantParams, Tensor
 from bpuc.ops.attrs import NoAttrs
-from bpuc.passkit import Change, Numerics, Pass, PassContext, Stage
+from bpuc.passkit import Change, Group, Numerics, Pass, PassContext, Stage
 from bpuc.passkit.context import RescaleRecord
 from bpuc.passkit.scales import is_mover, operand_quant
 from bpuc_passes.choose_dtypes import takes_int16
@@ -26,6 +28,7 @@ class InsertRescales(Pass):
 
     def run(self, graph: Graph, ctx: PassContext) -> list[Change]:
         made: dict[tuple[Tensor, QuantParams], Tensor] = {}
+        groups = {name: g for g in ctx.groups for name in g.tensors}
         changes: list[Change] = []
         for op in graph:
             if op.device != "BPU":
@@ -35,7 +38,7 @@ class InsertRescales(Pass):
                 if tensor is None or wanted is None:
                     continue
                 if (tensor, wanted) not in made:
-                    made[tensor, wanted] = self._rescale(graph, ctx, op, index, tensor, wanted, changes)
+                    made[tensor, wanted] = self._rescale(graph, ctx, op, index, wanted, groups, changes)
                 graph.set_input(op, index, made[tensor, wanted])
         return changes
 
@@ -58,10 +61,11 @@ class InsertRescales(Pass):
         ctx: PassContext,
         op: Op,
         index: int,
-        tensor: Tensor,
         wanted: QuantParams,
+        groups: Mapping[str, Group],
         changes: list[Change],
     ) -> Tensor:
+        tensor = op.input(index)
         name = f"_hz_{op.name}_rescale_{index}"
         result = graph.new_tensor(tensor, f"{tensor.name}{name}")
         result.quant, result.dtype = wanted, wanted.dtype
@@ -71,46 +75,56 @@ class InsertRescales(Pass):
         node = graph.add("Rescale", NoAttrs(), [tensor], [result], name=graph.unique(name))
         node.serial, node.device = op.serial, "BPU"
         assert tensor.quant is not None
-        reason, remedy = _explain(ctx, op, index, tensor, wanted)
-        ctx.rescales.append(
-            RescaleRecord(
-                node.name,
-                op.name,
-                index,
-                tensor.name,
-                tensor.quant.unit,
-                wanted.unit,
-                reason,
-                remedy,
-                elements=tensor.elements,
-            )
+        record = RescaleRecord(
+            node.name, op.name, index, tensor.name, tensor.quant.unit, wanted.unit, "", "", elements=tensor.elements
         )
-        changes.append(Change("inserted Rescale", node.name, reason))
+        _explain(ctx, op, record, wanted, groups)
+        ctx.rescales.append(record)
+        changes.append(Change("inserted Rescale", node.name, record.reason))
         return result
 
 
-def _explain(ctx: PassContext, op: Op, index: int, tensor: Tensor, wanted: QuantParams) -> tuple[str, str]:
+def _explain(ctx: PassContext, op: Op, record: RescaleRecord, wanted: QuantParams, groups: Mapping[str, Group]) -> None:
+    """Fill in why the Rescale is there and what would remove it."""
+    tensor = op.input(record.input_index)
     have = tensor.quant
     assert have is not None
     march = ctx.need_target().march
     if have.dtype != wanted.dtype and op.kind != "Concat":
-        reason = f"{op.onnx_type} {op.name} reads {wanted.dtype} on {march}, {tensor.name} is {have.dtype}"
-        return reason, f"--dtype {tensor.name}=int8, if its accuracy allows"
-    why = ctx.cut_reasons.get((op.name, index), "its scale differs")
-    observed = ctx.ranges.get(tensor.name)
-    seen = f", from observer {observed.observer}" if observed is not None else ""
-    reason = (
-        f"{op.onnx_type} {op.name} needs one scale for all operands: {tensor.name} has {have.unit:.6g}{seen}, "
-        f"the result {wanted.unit:.6g}; {why}"
+        record.reason = f"{op.onnx_type} {op.name} reads {wanted.dtype} on {march}, {tensor.name} is {have.dtype}"
+        record.remedy = f"--dtype {tensor.name}=int8"
+        record.yaml = f"bpuc:\n  dtype: {{{json.dumps(tensor.name)}: int8}}"
+        return
+    refusal = ctx.cut_reasons.get((op.name, record.input_index))
+    why = refusal.why if refusal is not None else "its scale differs"
+    record.reason = (
+        f"{op.onnx_type} {op.name} needs one scale for all operands: {tensor.name} has {have.unit:.6g}"
+        f"{_origin(ctx, tensor.name)}, the result {wanted.unit:.6g}{_setter(ctx, op.outputs[0].name, groups)}; {why}"
     )
-    if "never" in why:
-        remedy = "--share-scales auto"
-    elif tensor.name in ctx.options.fixed_scales:
-        remedy = (
-            f"drop --fixed-scale {tensor.name}={ctx.options.fixed_scales[tensor.name]:g} or fix it at {wanted.unit:.9g}"
-        )
-    else:
-        remedy = (
-            f"--share-scales always, or --fixed-scale {tensor.name}={wanted.unit:.9g} (its other readers get coarser)"
-        )
-    return reason, remedy
+    if refusal is not None:
+        record.bits_lost, record.readers = round(refusal.bits, 4), list(refusal.readers)
+    record.remedy = f"--share {tensor.name}" if refusal is None else refusal.remedy
+    words = record.remedy.partition(" instead of ")[0]
+    if words.startswith("--share "):
+        record.yaml = f"bpuc:\n  share: [{json.dumps(words.removeprefix('--share '))}]"
+    elif words.startswith("--share-scales "):
+        record.yaml = f"bpuc:\n  share_scales: {words.removeprefix('--share-scales ')}"
+
+
+def _origin(ctx: PassContext, name: str) -> str:
+    """Who gave a tensor its scale: the user, the model file, or an observer."""
+    if name in ctx.options.fixed_scales:
+        return ", fixed by the model file" if name in ctx.fixed_by_file else f", from --fixed-scale {name}"
+    seen = ctx.ranges.get(name)
+    return "" if seen is None else f", from observer {seen.observer}"
+
+
+def _setter(ctx: PassContext, joined: str, groups: Mapping[str, Group]) -> str:
+    """The tensor that set the scale of a concat's group: a fixed one, or that which loses nothing."""
+    group = groups.get(joined)
+    if group is None:
+        return _origin(ctx, joined)
+    fixed = [n for n in group.tensors if n in ctx.options.fixed_scales]
+    widest = [n for n, lost in group.bits_lost.items() if lost == 0 and n in ctx.ranges]
+    name = next(iter(fixed + widest), joined)
+    return f" set by {name}{_origin(ctx, name)}"

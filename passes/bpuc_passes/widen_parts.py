@@ -17,8 +17,9 @@ from bpuc.ir import Graph, Tensor
 from bpuc.passkit import Change, Numerics, Pass, PassContext, Stage
 from bpuc.passkit.scales import ScaleClass, is_mover, scale_classes
 from bpuc.passkit.search import keep_gains
+from bpuc.passkit.sharing import bits_lost
 from bpuc_passes.choose_dtypes import ChooseDtypes, gives_int16
-from bpuc_passes.share_scales import TELL_BITS, bits_lost
+from bpuc_passes.share_scales import TELL_BITS
 
 # kinds that may leave values out
 TAKES_PARTS = ("Slice", "Split", "Gather", "Resize")

@@ -58,7 +58,7 @@ def run_case(text: str) -> str:
     lines += [f"# group: {' '.join(g.tensors)} threshold {g.threshold:g} lost {g.bits_lost}" for g in ctx.groups]
     lines += [f"# rescale: {r.name} of {r.tensor} {r.from_scale:g} -> {r.to_scale:g}" for r in ctx.rescales]
     lines += [f"# avoided: {a.tensor} at {a.node}" for a in ctx.avoided]
-    lines += [f"# kept apart: operand {i} of {node}: {why}" for (node, i), why in ctx.cut_reasons.items()]
+    lines += [f"# kept apart: operand {i} of {node}: {r.why}; {r.remedy}" for (node, i), r in ctx.cut_reasons.items()]
     lines += [
         f"# fixed by the file: {n} at {ctx.options.fixed_scales[n]:g}"
         for n in sorted(ctx.fixed_by_file & set(ctx.options.fixed_scales))
@@ -126,6 +126,10 @@ def _context(words: list[str]) -> tuple[PassContext, dict[str, object]]:
                 ctx.asked_dtypes.add(value)
             case "--template":
                 options = replace(options, template=value)
+            case "--share":
+                options = replace(options, shared=(*options.shared, value))
+            case "--keep-scale":
+                options = replace(options, keep_scales=(*options.keep_scales, value))
             case "--outputs-gain":
                 ctx.judge = partial(_judge, float(value))
             case "--equalize":
