@@ -7,7 +7,9 @@ import shutil
 import tempfile
 import zipfile
 import zlib
+from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 
@@ -18,7 +20,9 @@ from bpuc.base.errors import DataError, FileError
 from bpuc.base.files import atomic_file, check_writable
 from bpuc.cli import options, ui
 from bpuc.data.npz import read_header
-from bpuc.program import load_program
+from bpuc.data.runtime import open_runtime
+from bpuc.data.source import DataSource
+from bpuc.program import Program, load_program
 from bpuc.sim.engine import Array
 from bpuc.sim.inputs import check_inputs
 from bpuc.sim.run import EngineName, Simulation
@@ -33,7 +37,12 @@ LARGE = 64 << 20  # bytes of an array from which it is read from disk as it is n
     epilog="Example: bpuc run model.bpuc --inputs images.npz -o out.npz --integers --tensors all",
 )
 @click.argument("binary", metavar="X.bpuc")
-@click.option("--inputs", required=True, metavar="IN.npz", help="Arrays by input name; one more leading axis: samples.")
+@click.option(
+    "--inputs",
+    required=True,
+    metavar="IN.npz",
+    help="Arrays by input name, one more leading axis: samples; or a folder of samples, such as images.",
+)
 @click.option("-o", "--output", required=True, metavar="OUT.npz", help="Outputs by name, with the same leading axis.")
 @click.option("--integers", is_flag=True, help="Stored integers in place of real values.")
 @click.option("--tensors", multiple=True, metavar="all|NAME", help="Tensors wanted beside the outputs; repeatable.")
@@ -48,7 +57,9 @@ def command(
     """
     check_writable(output)
     program = load_program(binary)
-    samples = check_inputs(program, read_npz(inputs, Path(output).parent), ui.warn)
+    folder = Path(output).parent
+    pixels = Path(inputs).is_dir()
+    samples = _folder(inputs, program) if pixels else check_inputs(program, read_npz(inputs, folder), ui.warn)
     simulation = Simulation(
         program, engine=cast(EngineName, engine), integers=integers, tensors=tensors, threads=threads
     )
@@ -57,6 +68,32 @@ def command(
             spool.add(simulation.sample(feeds))
         spool.save(output, samples.count)
     ui.note(f"{output}: {len(samples)} sample{'s' if len(samples) > 1 else ''}, {engine} engine")
+
+
+@dataclass(frozen=True)
+class FolderSamples:
+    """Samples of a folder, read one at a time; each is checked against the ports."""
+
+    source: DataSource
+    program: Program
+
+    @property
+    def count(self) -> int:
+        return self.source.samples
+
+    def __len__(self) -> int:
+        return self.source.samples
+
+    def __iter__(self) -> Iterator[dict[str, Array]]:
+        for sample in self.source:
+            yield from check_inputs(self.program, sample)
+
+
+def _folder(path: str, program: Program) -> FolderSamples:
+    source = open_runtime(path, program.inputs)
+    for text in source.warnings:
+        ui.warn(text)
+    return FolderSamples(source, program)
 
 
 def read_npz(path: str, folder: Path, large: int = LARGE) -> dict[str, Array]:

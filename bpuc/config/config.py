@@ -19,6 +19,7 @@ class InputConfig:
         type_train, layout_train: what the float model takes (rgb, bgr, yuv444, gray, featuremap; NCHW, NHWC).
         type_rt, layout_rt: what the board delivers.
         mean, scale: one number or one a channel, empty for none; y = (x - mean) * scale.
+        video: whether nv12 is in video range. source: ddr, pyramid or resizer; None: by the type.
     """
 
     name: str | None = None
@@ -29,6 +30,8 @@ class InputConfig:
     layout_rt: str | None = None
     mean: tuple[float, ...] = ()
     scale: tuple[float, ...] = ()
+    video: bool = False
+    source: str | None = None
 
 
 @dataclass(frozen=True)

@@ -31,14 +31,22 @@ Any other key is a mistake. Blank keys (`key: ''`) count as left out.
 
 ## Which data are normalized
 
-bpuc compiles the model as it is: `mean_value` and `scale_value` are not added to it as a layer, they are part of
-preparing samples.
+Samples for calibration are what the float model takes. Without an `input_type_rt`, or with `featuremap`, so is the
+input of the compiled model, and `mean_value` and `scale_value` are part of preparing samples.
 
 | data | mean and scale |
 | --- | --- |
 | images | applied, after resizing and the change of colours |
 | `.npy`, `.npz` and raw files in `cal_data_dir` | applied, as the vendor's tools expect these files without them |
 | the same given by `--data` or `bpuc: data` | not applied: arrays are the model's inputs |
+
+With `input_type_rt` nv12, yuv444, rgb, bgr or gray the compiled model takes uint8 pixels as the board delivers them:
+nv12 as `[H * 3 / 2, W]` (rows of Y, then rows of U and V in turn; BT.601, video range with `input_space_and_range:
+bt601_video`), the others as `[1, H, W, C]` or `[1, C, H, W]` by `input_layout_rt` (without it as in training). Colours,
+mean and scale are then part of the compiled model: in the weights of the first convolution where only convolutions
+read the input, else an op of the BPU named `<input>_HzPreprocess`. Nothing is quantized on the CPU. `bpuc run --inputs`
+takes such arrays, or a folder of images, which go through the same steps as at calibration; floats of the model's own
+shape are turned back into the nearest pixels, with a warning.
 
 `bpuc: preprocess: arrays: raw` or `ready` settles it for both of the last rows. Raw files (`.bin` and the endings of
 the vendor's sample scripts) are float32 unless `cal_data_type` says otherwise.

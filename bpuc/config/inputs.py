@@ -22,6 +22,7 @@ PER_INPUT = (
     "input_layout_train",
     "input_type_rt",
     "input_layout_rt",
+    "input_space_and_range",
     "input_shape",
     "norm_type",
     "mean_value",
@@ -70,6 +71,8 @@ def _one(name: str | None, given: dict[str, Any], report: Report) -> InputConfig
             report(key, "it does not go with input_type_train featuremap")
         elif len(value) not in (0, 1, CHANNELS.get(train or "", len(value))):
             report(key, f"it has {len(value)} numbers; {train} has {CHANNELS[train or '']} channels")
+    if given.get("input_space_and_range") == "bt601_video" and rt != "nv12":
+        report("input_space_and_range", f"bt601_video goes with input_type_rt nv12, not {rt}")
     return InputConfig(
         name=name,
         shape=given.get("input_shape"),
@@ -79,6 +82,7 @@ def _one(name: str | None, given: dict[str, Any], report: Report) -> InputConfig
         layout_rt=given.get("input_layout_rt"),
         mean=mean,
         scale=scale,
+        video=given.get("input_space_and_range") == "bt601_video",
     )
 
 

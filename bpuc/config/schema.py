@@ -86,7 +86,9 @@ class InputParameters(Section):
     input_name: Names | None = taken("names of the model's inputs; needed when there are several")
     input_type_train: TypesTrain | None = taken("what the float model takes: " + ", ".join(IMAGE_TYPES))
     input_layout_train: Layouts | None = taken("NCHW or NHWC")
-    input_type_rt: TypesRt | None = taken("what the board delivers; checked against input_type_train")
+    input_type_rt: TypesRt | None = taken(
+        "what the board delivers; but for featuremap the compiled input is uint8 in that format (see below)"
+    )
     input_layout_rt: Layouts | None = taken("NCHW or NHWC, on the board")
     input_shape: ShapePerInput | None = taken("such as 1x3x224x224; fixes dynamic sizes")
     norm_type: Annotated[
@@ -98,7 +100,9 @@ class InputParameters(Section):
     mean_value: NumbersPerInput | None = taken("one number or one a channel; y = (x - mean) * scale")
     scale_value: NumbersPerInput | None = taken("one number or one a channel; y = (x - mean) * scale")
     std_value: NumbersPerInput | None = taken("one number or one a channel, in place of scale_value: scale = 1 / std")
-    input_space_and_range: Any = noted("the colour conversion of nv12 on the board is not simulated", "regular")
+    input_space_and_range: Annotated[
+        tuple[str, ...] | None, BeforeValidator(values.each(values.one_of(("regular", "bt601_video"))))
+    ] = taken("of nv12: regular (0 to 255) or bt601_video (16 to 235)")
     input_batch: Any = noted("the batch is the model's", 1)
     separate_batch: Any = noted("the inputs are the model's", False)
     separate_name: Any = noted("the inputs are the model's")
@@ -142,7 +146,10 @@ class CompilerParameters(Section):
     core_num: int | None = taken("number of BPU cores", ge=1, le=4)
     balance_factor: Any = noted("there is no weighing between latency and bandwidth yet")
     debug: Any = noted("the binary always holds what the reports need", True, False)
-    input_source: Any = noted("inputs come from DDR in the simulation")
+    input_source: dict[Text, Text] | None = taken(
+        "input -> ddr, pyramid or resizer; the last two, for nv12 and gray, hand over pixels at no time; without it by "
+        "input_type_rt"
+    )
     max_time_per_fc: Any = noted("the simulated program is not pre-empted", 0)
     jobs: Any = noted("compiling is quick enough in one process")
     advice: Any = noted("`bpuc perf` names what is slow and why", 0)
@@ -160,7 +167,9 @@ class PreprocessSection(Section):
     resize: Literal["stretch", "letterbox", "crop"] | None = taken(
         "stretch (the default); letterbox keeps the proportions and pads; crop keeps them and cuts around the centre"
     )
-    interpolation: Literal["bilinear", "nearest", "bicubic", "area"] | None = taken("bilinear is the default")
+    interpolation: Literal["bilinear", "nearest", "bicubic", "area", "opencv_bilinear", "opencv_nearest"] | None = (
+        taken("bilinear is the default; the first four are Pillow's, with antialiasing, the last two OpenCV's, without")
+    )
     pad_value: Number | None = taken("colour of the border of letterbox, 0 to 255; 114 without it", ge=0, le=255)
     arrays: Literal["ready", "raw"] | None = taken(
         "whether arrays in files are the model's inputs (ready) or want mean and scale (raw); without it raw for "

@@ -94,6 +94,18 @@ def _check_known(
 def _inputs(doc: Document, report: Report) -> tuple[InputConfig, ...]:
     """Inputs of input_parameters, with the shapes of `bpuc: input_shape`, which may name further ones."""
     inputs = read_inputs(doc.input_parameters, lambda key, text: report.mistake(("input_parameters", key), text))
+    sources = dict(doc.compiler_parameters.input_source or {})
+    for word in sources.values():
+        if word not in ("ddr", "pyramid", "resizer"):
+            report.mistake(("compiler_parameters", "input_source"), f"{word!r} is none of ddr, pyramid, resizer")
+    for i in inputs:
+        word = sources.get(i.name or "", next(iter(sources.values()), "") if i.name is None else "")
+        if word in ("pyramid", "resizer") and i.type_rt not in (None, "nv12", "gray"):
+            report.mistake(("compiler_parameters", "input_source"), f"{word} gives nv12 or gray, not {i.type_rt}")
+    inputs = tuple(
+        replace(i, source=sources.get(i.name or "", next(iter(sources.values()), None) if i.name is None else None))
+        for i in inputs
+    )
     shapes = dict(doc.bpuc.input_shape or {})
     if len(inputs) == 1 and inputs[0].name is None and len(shapes) == 1:
         inputs = (replace(inputs[0], name=next(iter(shapes))),)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bpuc.base.errors import DataError
-from bpuc.data.image import IMAGE_SUFFIXES, ImageReader
+from bpuc.data.image import IMAGE_SUFFIXES, ImageReader, image_reader
 from bpuc.data.npz import NpzSource, read_npy, unreadable
 from bpuc.data.recipe import Recipe
 from bpuc.data.shapes import count_samples
@@ -42,7 +42,9 @@ def reader_of(kind: str, inputs: Sequence[InputSpec], recipes: Mapping[str, Reci
         return lambda path: _read_npz(path, inputs, recipes)
     spec, recipe = inputs[0], recipes[inputs[0].name]
     if kind == "image":
-        read_image = ImageReader(spec, recipe)
+        read_image: Callable[[Path], Array] = (
+            image_reader(spec, recipe) if recipe.pixels is None else ImageReader(recipe.pixels).pixels
+        )
         return lambda path: {spec.name: read_image(path)}
     read = _read_npy if kind == "npy" else _read_raw
     return lambda path: {spec.name: recipe.finish(read(path, spec, recipe), spec)}

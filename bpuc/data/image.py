@@ -2,92 +2,88 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from bpuc.base.errors import DataError
+from bpuc.base.image import CHANNELS, ImageInput
 from bpuc.data.npz import unreadable
 from bpuc.data.recipe import Recipe
+from bpuc.data.resize import fitted
 from bpuc.data.source import InputSpec
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
-CHANNELS = {"rgb": 3, "bgr": 3, "yuv444": 3, "gray": 1}
-FILTERS = {
-    "bilinear": Image.Resampling.BILINEAR,
-    "nearest": Image.Resampling.NEAREST,
-    "bicubic": Image.Resampling.BICUBIC,
-    "area": Image.Resampling.BOX,
-}
 EIGHT_BIT = {"1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr", "HSV", "LAB"}
 
 
 class ImageReader:
-    """Reads image files for one input.
+    """Reads image files for one input: pixels in the format at run time, and from those what the float model takes.
 
-    Steps: orientation by EXIF, RGB or gray, resizing, colour order (yuv444: full-range BT.601, as in JPEG), mean and
-    scale, layout. Values are 0 to 255 before mean and scale.
-
-    Raises:
-        DataError: the configuration does not say what the model takes, or the input has no shape of an image.
+    Steps: orientation by EXIF, RGB or gray, resizing, the colours of the board (BT.601; nv12 loses chroma as there),
+    then the colours of the model, mean and scale. Calibration and `bpuc run` share every one of them.
     """
 
-    def __init__(self, spec: InputSpec, recipe: Recipe):
-        self._spec, self._recipe = spec, recipe
-        config = recipe.input
-        missing = [k for k, v in (("type", config.type_train), ("layout", config.layout_train)) if v is None]
-        if missing:
-            keys = " and ".join(f"input_{m}_train" for m in missing)
-            raise DataError(
-                f"the images for input {spec.name!r} cannot be converted without {keys}",
-                hint=f"give a configuration (-c) with {keys} under input_parameters, and mean_value and scale_value "
-                "as in training; or store the samples as .npy",
-            )
-        kind = str(config.type_train)
-        if kind == "featuremap":
-            raise DataError(
-                f"input {spec.name!r} is a featuremap, which no image can be converted to",
-                hint="store the samples as .npy, or set input_type_train to rgb, bgr, yuv444 or gray",
-            )
-        self._kind, self._nhwc = kind, config.layout_train == "NHWC"
-        axes = spec.shape[1:] if self._nhwc else (*spec.shape[2:], *spec.shape[1:2])
-        if len(spec.shape) != 4 or spec.shape[0] != 1 or axes[2] != CHANNELS[kind]:
-            layout = f"[1, H, W, {CHANNELS[kind]}]" if self._nhwc else f"[1, {CHANNELS[kind]}, H, W]"
-            raise DataError(
-                f"input {spec.name!r} has the shape {list(spec.shape)}, into which no {kind} image goes",
-                want=f"{layout} for {config.layout_train}",
-                hint="look at input_type_train and input_layout_train, or store the samples as .npy",
-            )
-        self._height, self._width = axes[0], axes[1]
+    def __init__(self, image: ImageInput):
+        self._image = image
 
-    def __call__(self, path: Path) -> npt.NDArray[Any]:
-        """One sample.
+    def pixels(self, path: Path) -> npt.NDArray[np.uint8]:
+        """One sample in the format at run time.
 
         Raises:
             DataError: the file is damaged, no image, or of more than 8 bits a channel.
         """
-        image = self._resized(_open(path, "L" if self._kind == "gray" else "RGB"))
-        if self._kind == "yuv444":
-            image = image.convert("YCbCr")
-        pixels = np.asarray(image, np.float32).reshape(1, self._height, self._width, -1)
-        if self._kind == "bgr":
-            pixels = pixels[..., ::-1]
-        if not self._nhwc:
-            pixels = pixels.transpose(0, 3, 1, 2)
-        return self._recipe.normalized(pixels, self._spec)
+        i = self._image
+        height, width = i.size
+        opened = _open(path, "L" if i.train == "gray" else "RGB")
+        picture = fitted(opened, (width, height), i.resize, i.interpolation, i.pad_value)
+        return i.from_image(np.asarray(picture, np.uint8).reshape(height, width, -1))
 
-    def _resized(self, image: Image.Image) -> Image.Image:
-        p, size = self._recipe.preprocess, (self._width, self._height)
-        method = FILTERS[p.interpolation]
-        if p.resize == "letterbox":
-            colour: Any = (int(p.pad_value),) * len(image.getbands())
-            return ImageOps.pad(image, size, method, color=colour if len(colour) > 1 else colour[0])
-        if p.resize == "crop":
-            return ImageOps.fit(image, size, method)
-        return image if image.size == size else image.resize(size, method)
+    def __call__(self, path: Path) -> npt.NDArray[np.float32]:
+        """One sample as the float model takes it; errors as `pixels`."""
+        return self._image.to_model(self.pixels(path))
+
+
+def image_reader(spec: InputSpec, recipe: Recipe) -> ImageReader:
+    """The reader of an input that the configuration describes.
+
+    Raises:
+        DataError: the configuration does not say what the model takes, or the input has no shape of an image.
+    """
+    config = recipe.input
+    missing = [k for k, v in (("type", config.type_train), ("layout", config.layout_train)) if v is None]
+    if missing:
+        keys = " and ".join(f"input_{m}_train" for m in missing)
+        raise DataError(
+            f"the images for input {spec.name!r} cannot be converted without {keys}",
+            hint=f"give a configuration (-c) with {keys} under input_parameters, and mean_value and scale_value "
+            "as in training; or store the samples as .npy",
+        )
+    kind, layout = str(config.type_train), str(config.layout_train)
+    if kind == "featuremap":
+        raise DataError(
+            f"input {spec.name!r} is a featuremap, which no image can be converted to",
+            hint="store the samples as .npy, or set input_type_train to rgb, bgr, yuv444 or gray",
+        )
+    nhwc = layout == "NHWC"
+    axes = spec.shape[1:] if nhwc else (*spec.shape[2:], *spec.shape[1:2])
+    if len(spec.shape) != 4 or spec.shape[0] != 1 or axes[2] != CHANNELS[kind]:
+        wanted = f"[1, H, W, {CHANNELS[kind]}]" if nhwc else f"[1, {CHANNELS[kind]}, H, W]"
+        raise DataError(
+            f"input {spec.name!r} has the shape {list(spec.shape)}, into which no {kind} image goes",
+            want=f"{wanted} for {config.layout_train}",
+            hint="look at input_type_train and input_layout_train, or store the samples as .npy",
+        )
+    recipe.check(spec)
+    p = recipe.preprocess
+    runtime = config.type_rt if config.type_rt not in (None, "featuremap") else kind
+    if runtime in ("nv12", "yuv444") and any(n % 2 for n in axes[:2]):
+        runtime = kind  # refused where it is compiled
+    image = ImageInput(str(runtime), layout, kind, layout, spec.shape, config.mean, config.scale, config.video)
+    return ImageReader(replace(image, resize=p.resize, interpolation=p.interpolation, pad_value=p.pad_value))
 
 
 def _open(path: Path, mode: str) -> Image.Image:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bpuc.base.errors import ConfigError
+from bpuc.base.image import ImageInput
 from bpuc.config import Config, InputConfig, Preprocess
 from bpuc.data.source import InputSpec
 
@@ -23,12 +24,14 @@ class Recipe:
         preprocess: how images are resized.
         normalize_arrays: whether arrays in files still want mean and scale.
         raw_dtype: element type of raw files; None means float32 by default.
+        pixels: set where samples are wanted in the format at run time, not as the float model takes them.
     """
 
     input: InputConfig = field(default_factory=InputConfig)
     preprocess: Preprocess = field(default_factory=Preprocess)
     normalize_arrays: bool = False
     raw_dtype: str | None = None
+    pixels: ImageInput | None = None
 
     def finish(self, array: npt.NDArray[Any], spec: InputSpec) -> npt.NDArray[Any]:
         """An array from a file as the model takes it: with mean and scale where they are still wanted."""
@@ -43,21 +46,27 @@ class Recipe:
         config = self.input
         if not config.mean and not config.scale:
             return array
+        self.check(spec)
         axis = channel_axis(config, spec.shape)
         out = array.astype(np.float32)
         for values, apply in ((config.mean, np.subtract), (config.scale, np.multiply)):
             if not values:
                 continue
-            if len(values) not in (1, spec.shape[axis] if spec.shape else 1):
-                raise ConfigError(
-                    f"input {spec.name!r} has {len(values)} numbers in mean_value or scale_value",
-                    want=f"one, or {spec.shape[axis]}: one a channel of the shape {list(spec.shape)}",
-                )
             shape = [1] * len(spec.shape)
             if len(values) > 1:
                 shape[axis] = len(values)
             out = apply(out, np.asarray(values, np.float32).reshape(shape))
         return out
+
+    def check(self, spec: InputSpec) -> None:
+        """Whether mean and scale fit the input; errors as `normalized`."""
+        axis = channel_axis(self.input, spec.shape)
+        for values in (self.input.mean, self.input.scale):
+            if len(values) not in (0, 1, spec.shape[axis] if spec.shape else 1):
+                raise ConfigError(
+                    f"input {spec.name!r} has {len(values)} numbers in mean_value or scale_value",
+                    want=f"one, or {spec.shape[axis]}: one a channel of the shape {list(spec.shape)}",
+                )
 
 
 def channel_axis(config: InputConfig, shape: Sequence[int]) -> int:

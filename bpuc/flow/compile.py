@@ -12,6 +12,7 @@ from bpuc.calibrate.noise import ReaderNoise
 from bpuc.calibrate.twin import Twin, sample_count, spread_samples
 from bpuc.data import DataSource
 from bpuc.flow.calibrate import Progress, open_source, ranges_of
+from bpuc.flow.images import image_inputs
 from bpuc.flow.judge import OutputJudge, affordable
 from bpuc.flow.prepare import Prepared, prepare
 from bpuc.flow.qat import check_complete, without_scale
@@ -62,6 +63,7 @@ def calibrated(
     if request.march is None:
         raise ConfigError("no march was named", hint="--march bayes-e, or model_parameters.march in the YAML file")
     prepared = prepare(request)
+    prepared.ctx.images = image_inputs(prepared.inputs, request.config)
     source = open_source(request, prepared)
     ranges_of(request, prepared, source, progress, assume)
     return prepared, source
@@ -101,7 +103,7 @@ def compile_prepared(request: Request, prepared: Prepared, source: DataSource | 
         r.latency_us = rescale_us(r.elements, 1, target)
     for a in ctx.avoided:
         a.latency_us = rescale_us(ctx.avoided_elements[a.node, a.tensor], 1, target)
-    program = lower(graph, target.march, prepared.model.input_types)
+    program = lower(graph, target.march, prepared.model.input_types, ctx.images)
     program.report = build_report(graph, ctx, prepared.model, rows)
     return Compiled(program, prepared)
 

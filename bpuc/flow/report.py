@@ -26,7 +26,10 @@ def build_report(graph: Graph, ctx: PassContext, model: ImportedModel, passes: l
         "bpuc": __version__,
         "march": ctx.need_target().march,
         "source": {"sha256": model.sha256, "opset": model.opset},
-        "inputs": [_port(name, t, _integers(graph, t)) for name, t in zip(graph.input_names, graph.inputs)],
+        "inputs": [
+            _port(name, t, _integers(graph, t)) | ({"image": ctx.images[name].as_json()} if name in ctx.images else {})
+            for name, t in zip(graph.input_names, graph.inputs)
+        ],
         "outputs": [
             _port(name, t, _source(graph, t)) | ({"note": note} if (note := ctx.output_notes.get(name)) else {})
             for name, t in zip(graph.output_names, graph.outputs)

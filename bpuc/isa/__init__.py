@@ -8,6 +8,7 @@ from bpuc.isa.border import CallOnnx, Dequantize, Quantize
 from bpuc.isa.conv import Conv, ConvTranspose
 from bpuc.isa.core import Device, Engine, Instruction, Ref, Space, Work, contiguous_strides, decode, encode
 from bpuc.isa.eltwise import Eltwise, EltwiseKind
+from bpuc.isa.image import Image
 from bpuc.isa.lut import Lut
 from bpuc.isa.matmul import MatMul
 from bpuc.isa.move import Fill, Gather, Move
@@ -30,6 +31,7 @@ __all__ = [
     "Engine",
     "Fill",
     "Gather",
+    "Image",
     "Instruction",
     "Lut",
     "MatMul",

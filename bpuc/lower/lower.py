@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from bpuc.base.dtypes import DType
+from bpuc.base.image import ImageInput
 from bpuc.base.rounding import MultiplierError
 from bpuc.ir import Graph, Op, Tensor
 from bpuc.isa import Device
@@ -12,6 +13,7 @@ from bpuc.lower.accumulate import lower_affine, lower_conv, lower_matmul
 from bpuc.lower.border import lower_dequantize, lower_onnx, lower_quantize
 from bpuc.lower.builder import Builder, refuse
 from bpuc.lower.elementwise import lower_eltwise, lower_prelu, lower_rescale, lower_unary
+from bpuc.lower.image import lower_image
 from bpuc.lower.movement import (
     lower_concat,
     lower_depth_to_space,
@@ -57,6 +59,7 @@ _LOWER: dict[str, Callable[[Op, Builder], None]] = {
     "DepthToSpace": lower_depth_to_space,
     "SpaceToDepth": lower_space_to_depth,
     "Gather": lower_gather,
+    "Image": lower_image,
 }
 
 
@@ -65,11 +68,17 @@ def has_lowering(op: Op) -> bool:
     return op.kind in _LOWER or get(op.kind).behaviour is Behaviour.MAPS
 
 
-def lower(graph: Graph, march: str, declared: Mapping[str, DType | None] | None = None) -> Program:
+def lower(
+    graph: Graph,
+    march: str,
+    declared: Mapping[str, DType | None] | None = None,
+    images: Mapping[str, ImageInput] | None = None,
+) -> Program:
     """The program of a legal graph whose ops have segments.
 
     Args:
         declared: element types that the model file gives its inputs, where they differ from the graph's.
+        images: formats of the inputs that take pixels.
 
     Raises:
         ModelError: an op whose numbers no instruction can express (a scale out of range, an accumulator beyond int32).
@@ -101,7 +110,14 @@ def lower(graph: Graph, march: str, declared: Mapping[str, DType | None] | None 
         constants=bytes(b.constants),
         parts=b.parts,
         inputs=[
-            Port(name, t.shape, b.memory.real(r), _integers(graph, t, name), (declared or {}).get(name))
+            Port(
+                name,
+                t.shape,
+                b.memory.real(r),
+                _integers(graph, t, name),
+                (declared or {}).get(name),
+                (images or {}).get(name),
+            )
             for name, t, r in zip(graph.input_names, graph.inputs, inputs)
         ],
         outputs=[
@@ -121,7 +137,7 @@ def _scales(tensors: Sequence[Tensor]) -> str:
 
 def report_op(op: Op) -> str:
     """The op's name in reports: its kind, or the ONNX type where that says more."""
-    return op.onnx_type if op.kind == "Onnx" else op.kind
+    return op.onnx_type if op.kind == "Onnx" or op.onnx_type == "HzPreprocess" else op.kind
 
 
 def _lower_op(op: Op, b: Builder) -> None:

@@ -185,6 +185,21 @@ class TileAttrs(Attrs):
 
 
 @dataclass(frozen=True)
+class ImageAttrs(Attrs):
+    """Pixels less 128, one channel order and layout turned into another; fields as of `bpuc.isa.Image`.
+
+    form: nv12, NCHW or NHWC of the operand; out_form: NCHW or NHWC of the result. reverse: of the channels.
+    """
+
+    form: str
+    out_form: str
+    reverse: bool = False
+    pyramid: bool = False
+    pads: tuple[int, ...] = (0, 0, 0, 0)
+    border: tuple[int, ...] = (0, 0, 0)
+
+
+@dataclass(frozen=True)
 class PadAttrs(Attrs):
     """Constant padding; begins of all axes, then ends (non-negative)."""
 

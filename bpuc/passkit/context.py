@@ -10,6 +10,7 @@ import numpy as np
 from bpuc.base.channels import ChannelStats
 from bpuc.base.dtypes import DType
 from bpuc.base.errors import ConfigError
+from bpuc.base.image import ImageInput
 from bpuc.ir import Graph, Op, Tensor
 from bpuc.passkit.layer import Visit
 from bpuc.target.model import Target
@@ -214,6 +215,8 @@ class PassContext:
     # names of the tensors whose type was asked for by name; by output, why it is no accumulator of high precision
     asked_dtypes: set[str] = field(default_factory=set)
     output_notes: dict[str, str] = field(default_factory=dict)
+    # inputs that take pixels, by name
+    images: dict[str, ImageInput] = field(default_factory=dict)
     # types that the calibration file asks for, or the scales in the model file
     calibrated_dtypes: dict[str, str] = field(default_factory=dict)
 
@@ -247,6 +250,7 @@ class PassContext:
             prefer_int16=set(self.prefer_int16),
             asked_dtypes=set(self.asked_dtypes),
             output_notes=dict(self.output_notes),
+            images={},  # measurements feed what the float model takes
         )
 
     def warn(self, code: str, message: str, where: str = "") -> None:

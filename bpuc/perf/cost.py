@@ -14,6 +14,7 @@ from bpuc.isa import (
     Dequantize,
     Device,
     Engine,
+    Image,
     Instruction,
     Lut,
     MatMul,
@@ -33,6 +34,8 @@ def compute_us(ins: Instruction, hw: Hardware) -> float:
     """Busy time of the instruction's engine in microseconds, without DDR traffic and overhead."""
     if ins.device is Device.CPU:
         return _cpu_us(ins, hw)
+    if isinstance(ins, Image) and ins.pyramid:
+        return 0.0
     return timing.bpu_us(hw, _engine_cycles(ins, hw), sum(r.nbytes for r in (*_data(ins), *ins.writes())))
 
 

@@ -17,12 +17,13 @@ from bpuc import __version__
 from bpuc.base.dtypes import DType
 from bpuc.base.errors import FileError, ModelError
 from bpuc.base.files import read_bytes, write_atomic
+from bpuc.base.image import ImageInput
 from bpuc.isa import CallOnnx, Device, Ref, Space, decode, encode
 from bpuc.isa.core import MAX_RANK
 from bpuc.program.program import OpSymbol, Port, Program, Segment, TensorSymbol
 
 MIMETYPE = b"application/x-bpuc-simulated"
-FORMAT = (1, 0)
+FORMAT = (2, 0)
 _SUM = 64
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
@@ -128,7 +129,13 @@ def _unref(v: list[Any]) -> Ref:
 
 def _symbols(p: Program) -> dict[str, Any]:
     def port(x: Port) -> dict[str, Any]:
-        return {"name": x.name, "shape": list(x.shape), "ref": _ref(x.ref), "tensor": x.tensor, "declared": x.declared}
+        return {
+            "name": x.name,
+            "shape": list(x.shape),
+            "ref": _ref(x.ref),
+            "tensor": x.tensor,
+            "declared": x.declared,
+        } | ({} if x.image is None else {"image": x.image.as_json()})
 
     return {
         "inputs": [port(x) for x in p.inputs],
@@ -153,7 +160,8 @@ def _build(manifest: dict[str, Any], parts: dict[str, bytes], where: str) -> Pro
 
     def port(d: dict[str, Any]) -> Port:
         declared = None if d["declared"] is None else DType(d["declared"])
-        return Port(d["name"], tuple(d["shape"]), _unref(d["ref"]), d["tensor"], declared)
+        image = ImageInput.from_json(d["image"]) if d.get("image") else None
+        return Port(d["name"], tuple(d["shape"]), _unref(d["ref"]), d["tensor"], declared, image)
 
     program = Program(
         march=manifest["march"],

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bpuc.base.dtypes import DType
+from bpuc.base.image import ImageInput
 from bpuc.isa import Device, Instruction, Ref
 
 
@@ -16,6 +17,7 @@ class Port:
     ref: where the value lies, in the type that the model declares (float32 for images and logits).
     tensor: name of the `TensorSymbol` that holds its integers (what ``run --integers`` gives), else its own name.
     declared: element type that the ONNX file gives an input; a run takes it besides the type of `ref`.
+    image: of an input that takes pixels, their format and what the float model takes for them.
     """
 
     name: str
@@ -23,6 +25,7 @@ class Port:
     ref: Ref
     tensor: str
     declared: DType | None = None
+    image: ImageInput | None = None
 
 
 @dataclass(frozen=True)

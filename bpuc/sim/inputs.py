@@ -62,6 +62,7 @@ def check_inputs(program: Program, inputs: Mapping[str, Array], warn: Callable[[
         if warn is not None:
             warn(f"'{name}' is no input of the model and is ignored; its inputs are {', '.join(map(repr, ports))}")
 
+    inputs = {p.name: _pixels(p, inputs[p.name], warn) for p in program.inputs}
     counts = {p.name: _samples(p, inputs[p.name]) for p in program.inputs}
     if len(set(counts.values())) > 1:
         said = ", ".join(f"'{n}' {'no sample axis' if c is None else f'{c} samples'}" for n, c in counts.items())
@@ -74,6 +75,23 @@ def check_inputs(program: Program, inputs: Mapping[str, Array], warn: Callable[[
         _check_type(port, inputs[port.name])
     arrays = {p.name: inputs[p.name][None] if count is None else inputs[p.name] for p in program.inputs}
     return Samples(count, arrays, tuple(program.inputs))
+
+
+def _pixels(port: Port, array: Array, warn: Callable[[str], None] | None) -> Array:
+    """Floats of the float model's shape, for an input that takes pixels, as the nearest pixels; else the array."""
+    image = port.image
+    if image is None or array.dtype.kind != "f" or array.shape[-4:] != image.shape or array.ndim > 5:
+        return array
+    for i, sample in enumerate(array[None] if array.ndim == 4 else array):
+        _finite(port, sample, i)
+    if warn is not None:
+        warn(
+            f"input '{port.name}' takes {image.runtime} pixels, uint8 {list(port.shape)}; the floats given are turned "
+            "back into the nearest pixels"
+        )
+    if array.ndim == 4:
+        return image.from_model(array)
+    return np.stack([image.from_model(a) for a in array]) if len(array) else np.empty((0, *port.shape), np.uint8)
 
 
 def _samples(port: Port, array: Array) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bpuc.passkit import Pass
+from bpuc_passes.attach_images import AttachImages
 from bpuc_passes.choose_dtypes import ChooseDtypes
 from bpuc_passes.correct_bias import CorrectBias
 from bpuc_passes.decompose_reduce import DecomposeReduce
@@ -71,6 +72,7 @@ def quantize() -> Sequence[Pass]:
         KeepAccumulators(),
         RefineLayers(),
         CorrectBias(),
+        AttachImages(),
         InsertBorders(),
         InsertRescales(),
         HoistRescales(),

@@ -29,7 +29,7 @@ class QuantizeWeights(Pass):
         for op in graph:
             if op.device != "BPU" or not with_weights(op):
                 continue
-            scales = _weight_scales(op, ctx)
+            scales = weight_scales(op, ctx)
             weights = op.input(1)
             if weights.quant is not None and weights.quant.scale != scales:
                 twin = graph.new_tensor(weights, weights.name)
@@ -40,7 +40,8 @@ class QuantizeWeights(Pass):
         return []
 
 
-def _weight_scales(op: Op, ctx: PassContext) -> tuple[float, ...]:
+def weight_scales(op: Op, ctx: PassContext) -> tuple[float, ...]:
+    """One scale an output channel: the largest weight over 127, or what was chosen, and room for the bias."""
     largest = np.abs(per_channel(op)).max(1) if op.input(1).elements else np.zeros(op.out.shape[1])
     chosen = ctx.weights.get(op.input(1).name)
     if chosen is not None and chosen.shape == largest.shape:

@@ -19,6 +19,7 @@ import pytest
 
 from bpuc.base.channels import ChannelStats
 from bpuc.base.errors import BpucError
+from bpuc.base.image import ImageInput
 from bpuc.calibrate.noise import ReaderNoise
 from bpuc.calibrate.twin import Twin
 from bpuc.ir import Graph, Op
@@ -124,6 +125,18 @@ def _context(words: list[str]) -> tuple[PassContext, dict[str, object]]:
                 options = replace(options, high_precision_outputs=value == "true")
             case "--asked":
                 ctx.asked_dtypes.add(value)
+            case "--image":
+                kind, layout, train, mean, scale = amount.split(",")
+                shape = tuple(int(d) for d in name.split(":")[1].split("x"))
+                ctx.images[name.split(":")[0]] = ImageInput(
+                    kind,
+                    layout,
+                    train,
+                    "NCHW",
+                    shape,
+                    tuple(map(float, mean.split())),
+                    tuple(map(float, scale.split())),
+                )
             case "--template":
                 options = replace(options, template=value)
             case "--share":

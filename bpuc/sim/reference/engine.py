@@ -17,6 +17,7 @@ from bpuc.isa import (
     Eltwise,
     Fill,
     Gather,
+    Image,
     Instruction,
     Lut,
     MatMul,
@@ -32,7 +33,7 @@ from bpuc.isa import (
 from bpuc.program import Program, TensorSymbol
 from bpuc.sim.cpu import PartRunner
 from bpuc.sim.engine import Array
-from bpuc.sim.reference import border, conv, eltwise, lut, matmul, move, norm, pool, reduce, resize, softmax
+from bpuc.sim.reference import border, conv, eltwise, image, lut, matmul, move, norm, pool, reduce, resize, softmax
 from bpuc.sim.reference.memory import Memory
 
 # CallOnnx is not here: it needs the program's parts
@@ -44,6 +45,7 @@ EXECUTE: dict[type[Instruction], Callable[[Any, Memory], None]] = {
     Eltwise: eltwise.eltwise,
     Fill: move.fill,
     Gather: move.gather,
+    Image: image.image,
     Lut: lut.lut,
     MatMul: matmul.matmul,
     Move: move.move,

@@ -147,7 +147,6 @@ compiler_parameters: {cache_mode: disable, input_source: {x: pyramid}, jobs: 0, 
     assert [n.split(": ")[1].split(".")[1] for n in c.notes] == [
         "remove_node_type",
         "optimization",
-        "input_source",
         "jobs",
     ]
 

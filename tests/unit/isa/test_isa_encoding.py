@@ -56,7 +56,7 @@ ALL = sorted(opcodes().values(), key=lambda c: c.opcode)
 
 
 def test_opcodes_are_unique_and_nonzero() -> None:
-    assert len({c.opcode for c in Instruction.__subclasses__()}) == len(Instruction.__subclasses__()) == 18
+    assert len({c.opcode for c in Instruction.__subclasses__()}) == len(Instruction.__subclasses__()) == 19
     assert all(0 < c.opcode < 2**16 for c in ALL)
 
 

@@ -10,7 +10,7 @@ from bpuc.ops.base import Behaviour, OpDef
 from bpuc.ops.unary import FUNCTIONS
 
 DEFS = registry.all_defs()
-BY_THE_COMPILER = {"Table", "Quantize", "Dequantize", "Rescale", "Onnx"}
+BY_THE_COMPILER = {"Table", "Quantize", "Dequantize", "Rescale", "Image", "Onnx"}
 
 
 @pytest.mark.parametrize("kind", sorted(DEFS))

@@ -12,6 +12,7 @@ from bpuc.isa import (
     EltwiseKind,
     Fill,
     Gather,
+    Image,
     Norm,
     Reduce,
     ReduceKind,
@@ -504,3 +505,15 @@ def test_sums_beyond_what_float64_holds(types: tuple[DType, DType], residual: bo
     same(program)
     if types == (I16, I8):
         assert plan(resolve(program).accesses[0]) is not None
+
+
+@pytest.mark.parametrize("nv12", [0, 1])
+@pytest.mark.parametrize("pads", [(0, 0, 0, 0), (1, 0, 2, 3)])
+def test_images(nv12: int, pads: tuple[int, int, int, int]) -> None:
+    b = Builder()
+    x = b.input("x", (2, 9, 8) if nv12 else (2, 6, 8, 3), DType.UINT8)
+    y = b.alloc((2, 3, 6 + pads[0] + pads[2], 8 + pads[1] + pads[3]))
+    view = x if nv12 else turned(x, (0, 3, 1, 2))
+    b.emit(Image(op=0, x=view, y=y, nv12=nv12, pyramid=0, pads=pads, border=(-128, 0, 5)))
+    b.output("y", y)
+    same(b.program())

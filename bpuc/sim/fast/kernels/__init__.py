@@ -24,6 +24,7 @@ MAKERS: dict[type[isa.Instruction], Callable[[Any, Access], Step]] = {
     isa.Eltwise: elementwise.eltwise,
     isa.Fill: data.fill,
     isa.Gather: data.gather,
+    isa.Image: data.image,
     isa.Lut: elementwise.lut,
     isa.MatMul: accumulate.matmul,
     isa.Move: data.move,

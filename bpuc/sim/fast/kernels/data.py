@@ -1,4 +1,4 @@
-"""Move, Fill, Gather, Quantize and Dequantize."""
+"""Move, Fill, Gather, Image, Quantize and Dequantize."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bpuc.isa import Dequantize, Fill, Gather, Move, Quantize
+from bpuc.isa import Dequantize, Fill, Gather, Image, Move, Quantize
 from bpuc.sim.engine import Array
 from bpuc.sim.fast.arithmetic import along
 from bpuc.sim.fast.storage import Access
@@ -59,6 +59,33 @@ def gather(ins: Gather, a: Access) -> Callable[[], None]:
     if indices.size and indices.min() < 0:
         raise IndexError(f"index {indices.min()}")
     return lambda: y.store(np.take(x.load(), indices, axis=ins.axis))
+
+
+def image(ins: Image, a: Access) -> Callable[[], None]:
+    """Planes of pixels with the upper bit turned, into the inside of a bordered array."""
+    x, y = a["x"], a["y"]
+    n, c, height, width = ins.y.shape
+    top, left, bottom, right = ins.pads
+    h, w = height - top - bottom, width - left - right
+    if x.ref.shape != ((n, 3 * h // 2, w) if ins.nv12 else (n, c, h, w)):
+        raise ValueError(f"pixels of shape {ins.x.shape} for {ins.y.shape}")
+
+    def run() -> None:
+        pixels = (x.load() ^ np.uint8(0x80)).view(np.int8)
+        whole = np.empty(ins.y.shape, np.int8)
+        whole[:] = np.array(ins.border, np.int8).reshape(1, c, 1, 1)
+        inside = whole[:, :, top : top + h, left : left + w]
+        if ins.nv12:
+            inside[:, 0] = pixels[:, :h]
+            chroma = pixels[:, h:].reshape(n, h // 2, w // 2, 2).transpose(0, 3, 1, 2)
+            for i in (0, 1):
+                for j in (0, 1):
+                    inside[:, 1:, i::2, j::2] = chroma
+        else:
+            inside[:] = pixels
+        y.store(whole, checked=False)
+
+    return run
 
 
 def quantize(ins: Quantize, a: Access) -> Callable[[], None]:
