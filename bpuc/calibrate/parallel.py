@@ -7,12 +7,13 @@ grow with the number of samples. A block whose process was lost is sent out agai
 from __future__ import annotations
 
 import multiprocessing
+import signal
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from itertools import islice
-from typing import Any, Protocol
+from multiprocessing.connection import Connection, wait
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -76,37 +77,93 @@ class LocalPool:
         Raises:
             BpucError: of the first sample at fault; or a block cost its process every time.
         """
-        waiting: deque[Block] = deque()
-        attempts = 0
-        while True:
-            pool = ProcessPoolExecutor(
-                self._workers,
-                # a process that copies this one's threads' locks could stop for ever
-                multiprocessing.get_context("spawn"),
-                _begin,
-                (graph, plan, self._threads),
-            )
-            try:
-                futures = deque(pool.submit(_see, block) for block in waiting)
-                while True:
-                    for block in islice(blocks, 2 * self._workers - len(waiting)):
-                        waiting.append(block)
-                        futures.append(pool.submit(_see, block))
-                    if not waiting:
-                        return
-                    answer = futures[0].result()
+        workers: list[_Worker] = []
+        order: deque[int] = deque()  # first samples of the blocks that are out, or answered and not yet their turn
+        done: dict[int, tuple[int, Statistics | BpucError]] = {}
+        try:
+            while True:
+                for i in range(self._workers):
+                    if len(order) < 2 * self._workers and (i == len(workers) or workers[i].block is None):
+                        block = next(blocks, None)
+                        if block is None:
+                            break
+                        if i == len(workers):
+                            workers.append(_Worker(graph, plan, self._threads))
+                        order.append(block[0])
+                        workers[i].give(block)
+                if not order:
+                    return
+                while order and order[0] in done:
+                    end, answer = done.pop(order.popleft())
                     if isinstance(answer, BpucError):
                         raise answer
-                    futures.popleft()
-                    first, samples = waiting.popleft()
-                    attempts = 0
-                    yield first + len(samples), answer
-            except BrokenProcessPool:
-                attempts += 1
-                if attempts == ATTEMPTS:
-                    raise lost(waiting[0][0] if waiting else 0) from None
-            finally:
-                pool.shutdown(cancel_futures=True)
+                    yield end, answer
+                busy = {w.connection: w for w in workers if w.block is not None}
+                for connection in wait([*busy]) if busy else ():
+                    (first, samples), seen = busy[cast(Any, connection)].take()
+                    if seen is not None:
+                        done[first] = first + len(samples), seen
+        finally:
+            for worker in workers:
+                worker.end()
+
+
+class _Worker:
+    """A process and what it is doing; a new one in its place where it ends before it answers."""
+
+    def __init__(self, graph: Graph, plan: Plan, threads: int):
+        self._job = (graph, plan, threads)
+        self._attempts = 0
+        self.block: Block | None = None
+        self._start()
+
+    def _start(self) -> None:
+        # a copy of this process would hold its locks for ever
+        context = multiprocessing.get_context("spawn")
+        self.connection, theirs = context.Pipe()
+        self._process = context.Process(target=_work, args=(theirs, *self._job), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def give(self, block: Block) -> None:
+        """Let it begin with a block."""
+        self.block = block
+        # where it has ended, `take` sees it
+        with suppress(OSError):
+            self.connection.send(block)
+
+    def take(self) -> tuple[Block, Statistics | BpucError | None]:
+        """The block and the answer; no answer where the process was lost, and another one began the block again."""
+        block = self.block
+        assert block is not None
+        try:
+            answer = self.connection.recv()
+        except (EOFError, OSError):
+            self._attempts += 1
+            if self._attempts == ATTEMPTS:
+                raise lost(block[0]) from None
+            self.end()
+            self._start()
+            self.give(block)
+            return block, None
+        self.block, self._attempts = None, 0
+        return block, answer
+
+    def end(self) -> None:
+        self.connection.close()
+        self._process.kill()
+        self._process.join()
+
+
+def _work(connection: Connection, graph: Graph, plan: Plan, threads: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that reads the data ends this one
+    executor = FloatExecutor(graph, plan.taps, threads)
+    while True:
+        try:
+            block = connection.recv()
+        except EOFError:
+            return
+        connection.send(see_block(executor, plan, block))
 
 
 def lost(first: int) -> BpucError:
@@ -115,16 +172,3 @@ def lost(first: int) -> BpucError:
         f"the processes that run samples from number {first} on end before they answer ({ATTEMPTS} times)",
         hint="memory may be short: use fewer --workers, or --resume with one",
     )
-
-
-_job: tuple[FloatExecutor, Plan] | None = None
-
-
-def _begin(graph: Graph, plan: Plan, threads: int) -> None:
-    global _job
-    _job = FloatExecutor(graph, plan.taps, threads), plan
-
-
-def _see(block: Block) -> Statistics | BpucError:
-    assert _job is not None
-    return see_block(*_job, block)
