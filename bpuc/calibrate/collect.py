@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any
 
 import numpy as np
@@ -14,13 +14,14 @@ from bpuc.calibrate.plan import make_plan
 from bpuc.calibrate.search import FEW, search
 from bpuc.calibrate.statistics import BLOCK, Statistics
 from bpuc.calibrate.table import TensorRange
-from bpuc.calibrate.tune import tune_thresholds
+from bpuc.calibrate.tune import CLIPPING, tune_thresholds
 from bpuc.execute.ort import FloatExecutor
 from bpuc.ir import Graph
 from bpuc.observe.base import LEAST_THRESHOLD
 from bpuc.passkit.context import MASKED
 
 Sample = Mapping[str, np.ndarray[Any, np.dtype[Any]]]
+Choose = Callable[[Sequence[Mapping[str, TensorRange]]], int]
 
 
 def calibrate_graph(
@@ -37,6 +38,8 @@ def calibrate_graph(
     tune: bool = False,
     pool: Pool | None = None,
     partial: Partial | None = None,
+    clipping: Sequence[float] = CLIPPING[:1],
+    choose: Choose | None = None,
 ) -> dict[str, TensorRange]:
     """Ranges and thresholds of all tensors that are marked to be observed.
 
@@ -51,6 +54,8 @@ def calibrate_graph(
         channels: whether to keep statistics of channels, which channel scales and bias correction need.
         tune: let the readers of a tensor choose its threshold, from what the observer gives on (`tune_thresholds`).
         pool: processes that take samples between them, instead of this one; the same result.
+        clipping: with `tune`, the weights of clipping to try (`tune_thresholds`).
+        choose: index of the best of several tables: tuned at the first weight, as observed, tuned at the other weights.
         partial: where to keep, and to find again, what has been seen.
 
     Raises:
@@ -86,7 +91,14 @@ def calibrate_graph(
     found = _ranges(statistics, wide, tune)
     if few:
         found = search(graph, found, statistics, few, threads)
-    return tune_thresholds(graph, found, statistics.rows()) if tune else found
+    if not tune:
+        return found
+    rows = statistics.rows()
+    tables = [tune_thresholds(graph, found, rows, clipping[0])]
+    if choose is not None and tables[0] != found:
+        tables += [found, *(tune_thresholds(graph, found, rows, c) for c in clipping[1:])]
+        return tables[choose(tables)]
+    return tables[0]
 
 
 def _check_order_free(statistics: Statistics) -> None:

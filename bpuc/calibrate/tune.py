@@ -38,16 +38,21 @@ _PATIENCE = 3
 _WORTH = 0.97
 # rows are too few to say how rare the values are that a lower threshold clips
 _LEAST_VALUES = 2048
-# Rounding errors average out in the sums that follow, clipping has one sign; so a clipped value weighs more. Of 1, 4,
-# 16, 32 and 64 the one that lost least accuracy over the models measured.
-_CLIPPING = 32.0
+# How much more a clipped value weighs than a rounded one. Rounding errors average out in the sums that follow; clipping
+# errors have one sign, so n of them in a sum weigh up to n times more. How many meet is the model's affair: the first
+# is the usual one, and errors of the outputs decide whether another is better (`bpuc.flow.contest`).
+CLIPPING = (32.0, 4.0, 1.0)
 _QMAX = 127
 
 
 def tune_thresholds(
-    graph: Graph, ranges: Mapping[str, TensorRange], rows: Mapping[str, Rows]
+    graph: Graph, ranges: Mapping[str, TensorRange], rows: Mapping[str, Rows], clipping: float = CLIPPING[0]
 ) -> dict[str, TensorRange]:
-    """The ranges with better int8 thresholds where one was found; their observer is then called "tuned"."""
+    """The ranges with better int8 thresholds where one was found; their observer is then called "tuned".
+
+    Args:
+        clipping: how much more the square of a clipping error weighs than that of a rounding error.
+    """
     axes = channel_axes(graph)
     found = dict(ranges)
     waiting: list[list[Tensor]] = []
@@ -55,7 +60,7 @@ def tune_thresholds(
         known = [t for t in group if t.name in rows and t.name in ranges and ranges[t.name].dtype == "int8"]
         if not known:
             continue
-        errors = [e for t in known for e in _readers(graph, t, axes.get(t), rows.get(t.name))]
+        errors = [e for t in known for e in _readers(graph, t, axes.get(t), rows.get(t.name), clipping)]
         if errors:
             _choose(known, errors, found)
         elif any(op.kind == "Concat" for t in known for op in graph.consumers(t)):
@@ -99,7 +104,7 @@ def _limit(group: list[Tensor], limit: float, found: dict[str, TensorRange]) -> 
             found[t.name] = replace(found[t.name], threshold=float(limit), observer="tuned")
 
 
-def _readers(graph: Graph, tensor: Tensor, axis: int | None, sample: Rows | None) -> list[Error]:
+def _readers(graph: Graph, tensor: Tensor, axis: int | None, sample: Rows | None, clipping: float) -> list[Error]:
     """The error of every reader that computes, relative to the power of its result on the sample."""
     if sample is None or sample.size < _LEAST_VALUES:
         return []
@@ -109,15 +114,15 @@ def _readers(graph: Graph, tensor: Tensor, axis: int | None, sample: Rows | None
         if behaviour is Behaviour.MOVES:
             continue
         if index == 0 and with_weights(op) and axis == read_axis(op) and sample.shape[1] == tensor.shape[axis]:
-            found.append(_linear(sample, _through(op)))
+            found.append(_linear(sample, _through(op), clipping))
         elif index == 0 and behaviour is Behaviour.MAPS and not isinstance(op.attrs, PReluAttrs):
-            found.append(_mapped(sample, function_of(op)))
+            found.append(_mapped(sample, function_of(op), clipping))
         elif op.kind == "Mul" and op.inputs[0] is op.inputs[1]:
-            found.append(_mapped(sample, np.square))
+            found.append(_mapped(sample, np.square, clipping))
         else:
-            found.append(_linear(sample, None))
+            found.append(_linear(sample, None, clipping))
     if tensor in graph.outputs:
-        found.append(_linear(sample, None))
+        found.append(_linear(sample, None, clipping))
     return found
 
 
@@ -127,7 +132,7 @@ def _through(op: Op) -> Floats:
     return np.asarray(np.einsum("cot,cot->c", w, w), np.float64)
 
 
-def _linear(sample: Rows, weights: Floats | None) -> Error:
+def _linear(sample: Rows, weights: Floats | None, clipping: float) -> Error:
     """Error at a linear reader; weights: of each channel, None where all count alike."""
 
     def power(squares: Rows) -> float:
@@ -139,13 +144,13 @@ def _linear(sample: Rows, weights: Floats | None) -> Error:
     def error(threshold: float) -> float:
         integers, kept = _rounded(sample, threshold)
         squares = np.square(integers * np.float32(threshold / _QMAX) - sample)
-        squares[~kept] *= np.float32(_CLIPPING)
+        squares[~kept] *= np.float32(clipping)
         return power(squares) / whole
 
     return error
 
 
-def _mapped(sample: Rows, function: Callable[[Floats], Floats]) -> Error:
+def _mapped(sample: Rows, function: Callable[[Floats], Floats], clipping: float) -> Error:
     with np.errstate(all="ignore"):
         want = function(sample.astype(np.float64))
     good = np.isfinite(want)
@@ -157,7 +162,7 @@ def _mapped(sample: Rows, function: Callable[[Floats], Floats]) -> Error:
             table = function(np.arange(-_QMAX - 1, _QMAX + 1, dtype=np.float64) * (threshold / _QMAX))
         got = np.nan_to_num(table, nan=0.0, posinf=1e30, neginf=-1e30)[integers.astype(np.int64) + _QMAX + 1]
         squares = np.square(got - want)
-        squares[~kept] *= _CLIPPING
+        squares[~kept] *= clipping
         return min(float(squares[good].sum()) / whole, 1e6)
 
     return error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,9 @@ from bpuc.calibrate import Calibration, TensorRange, calibrate_graph, load_calib
 from bpuc.calibrate.cluster import DaskPool
 from bpuc.calibrate.parallel import LocalPool, Pool
 from bpuc.calibrate.partial import Partial
+from bpuc.calibrate.tune import CLIPPING
 from bpuc.data import DataSource, open_data, random_data
+from bpuc.flow.contest import best_table
 from bpuc.flow.prepare import Prepared, prepare
 from bpuc.flow.qat import fill, take_file_scales, with_file_scales
 from bpuc.flow.request import Request
@@ -90,6 +92,10 @@ def collect(
     if progress is not None:
         samples = progress(source, source.samples)
     everything = options.template == "int16"
+
+    def choose(tables: Sequence[Mapping[str, TensorRange]]) -> int:
+        return best_table(prepared, source, tables, options.effort, request.threads)
+
     tensors = calibrate_graph(
         prepared.graph,
         samples,
@@ -102,6 +108,8 @@ def collect(
         tune=options.tune,
         pool=_pool(request),
         partial=partial,
+        clipping=CLIPPING if options.effort >= 2 else CLIPPING[:1],
+        choose=choose if options.effort >= 1 else None,
     )
     weights = {
         op.input(1).name: ([float(v) for v in np.abs(per_channel(op)).max(1)], weight_axis(op))

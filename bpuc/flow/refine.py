@@ -11,7 +11,7 @@ from bpuc.flow.prepare import Prepared
 from bpuc.flow.request import Request
 from bpuc.ir import Graph
 from bpuc.lower import lower
-from bpuc.passkit import Pass, PassContext, Stage, run_pipeline
+from bpuc.passkit import CompileOptions, Pass, PassContext, Stage, run_pipeline
 from bpuc.perf import estimate
 from bpuc.plugins import pipeline
 
@@ -36,18 +36,26 @@ def measure(request: Request, prepared: Prepared, source: DataSource) -> None:
 
 
 def afford(request: Request, prepared: Prepared) -> None:
-    """Lower `ctx.int16_budget` until the estimated latency is at most `max_latency_loss` percent above int8 alone."""
-    ctx, limit = prepared.ctx, request.max_latency_loss
-    if limit is None or not ctx.sensitivity:
-        return
+    """Lower `ctx.int16_budget` until the estimated latency is at most `max_latency_loss` percent above int8 alone.
 
-    def latency(budget: float) -> float:
-        graph = quantized_copy(prepared.graph, replace(ctx, int16_budget=budget))
+    Where even the few tensors cost more that other passes would widen by themselves, nothing becomes int16 unasked.
+    """
+    ctx, limit = prepared.ctx, request.max_latency_loss
+    if limit is None or not ctx.options.auto_int16 or not ctx.need_target().int16_activations:
+        return
+    alone = replace(ctx.options, auto_int16=False)
+
+    def latency(budget: float, options: CompileOptions) -> float:
+        graph = quantized_copy(prepared.graph, replace(ctx, int16_budget=budget, options=options))
         program = lower(graph, ctx.need_target().march, prepared.model.input_types)
         return float(estimate(program, ctx.need_target())["summary"]["latency_us"])
 
-    most = latency(0.0) * (1 + limit / 100)
-    ctx.int16_budget = next((b for b in BUDGETS if latency(b) <= most), 0.0)
+    most = latency(0.0, alone) * (1 + limit / 100)
+    for budget in (*(BUDGETS if ctx.sensitivity else ()), 0.0):
+        if latency(budget, ctx.options) <= most:
+            ctx.int16_budget = budget
+            return
+    ctx.int16_budget, ctx.options = 0.0, alone
 
 
 def quantized_copy(graph: Graph, ctx: PassContext, passes: Sequence[Pass] | None = None) -> Graph:

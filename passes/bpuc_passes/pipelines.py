@@ -57,7 +57,7 @@ def optimize() -> Sequence[Pass]:
 
 def place() -> Sequence[Pass]:
     """Devices and element types for one march."""
-    return (PlaceOps(), WidenSensitive(), WidenParts(), ChooseDtypes())
+    return (PlaceOps(), WidenParts(), WidenSensitive(), ChooseDtypes())
 
 
 def quantize() -> Sequence[Pass]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bpuc.ir import Graph, Tensor
+from bpuc.ir import Graph, Op, Tensor
 from bpuc.passkit import Change, Numerics, Pass, PassContext, Stage
 from bpuc.passkit.macs import macs_of
 from bpuc.passkit.scales import UnionFind, scale_classes
@@ -18,6 +18,8 @@ from bpuc_passes.choose_dtypes import gives_int16, takes_int16
 
 # share of the multiply-accumulates that may read int16 (an int16 operand costs about twice the time)
 _MACS = {2: 0.05, 3: 0.15}
+# share that may read int16 for any reason, what other passes or the user asked for included, and still be widened
+_MOST = 0.19
 # share of the whole error below which a tensor stays int8
 _WORTH = {2: 0.01, 3: 0.002}
 
@@ -38,7 +40,8 @@ class WidenSensitive(Pass):
             return []
         whole = sum(ctx.sensitivity.values())
         macs = {op: macs_of(op) for op in graph if op.device == "BPU"}
-        budget = _MACS[options.effort] * ctx.int16_budget * sum(macs.values())
+        budget = _MACS[options.effort] * ctx.int16_budget
+        budget = min(budget, _MOST - _taken(ctx, macs)) * sum(macs.values())
         rows = []
         for group in _groups(graph):
             error = sum(ctx.sensitivity.get(t.name, 0.0) for t in group)
@@ -62,6 +65,14 @@ class WidenSensitive(Pass):
                 Change("int16", group[0].name, f"{100 * error / whole:.1f} % of the error, measured one by one")
             )
         return changes
+
+
+def _taken(ctx: PassContext, macs: dict[Op, float]) -> float:
+    """Share of the multiply-accumulates that read int16 already."""
+    asked = {n for n, dtype in {**ctx.calibrated_dtypes, **ctx.options.dtypes}.items() if dtype == "int16"}
+    asked |= ctx.prefer_int16
+    wide = sum(m for op, m in macs.items() if any(t is not None and t.name in asked for t in op.inputs[:2]))
+    return wide / max(sum(macs.values()), 1.0)
 
 
 def _groups(graph: Graph) -> list[list[Tensor]]:

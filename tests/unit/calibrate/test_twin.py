@@ -88,7 +88,8 @@ def test_a_walk_gives_what_float_and_program_give(files: tuple[Path, Path], monk
             for a, b in zip(layer.got, layer.again()):
                 np.testing.assert_array_equal(a, b)
 
-        assert ctx.layers is not None
+        if ctx.layers is None:  # a trial, before the model itself is compiled
+            return []
         found.extend(ctx.layers(graph, visit))  # type: ignore[arg-type]
         return []
 

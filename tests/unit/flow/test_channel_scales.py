@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from bpuc.flow.compile import Compiled, compile_model
 from bpuc.flow.request import make_request
+from bpuc.perf import estimate
 from bpuc.sim.run import run_program
 
 CHANNELS = 8
@@ -106,6 +107,18 @@ def test_more_effort_widens_little_and_engines_agree(spread: tuple[Path, Path], 
     assert any(t["dtype"] == "int16" for t in c.program.report["tensors"])
     assert c.program.report.get("int16_mac_share", 0.0) <= 0.15
     assert compiled(spread, effort).program == c.program
+
+
+@pytest.mark.parametrize("limit", [0.5, 5, 200])
+def test_int16_stays_within_the_limit_of_latency(spread: tuple[Path, Path], limit: float) -> None:
+    def latency(**options: object) -> float:
+        request = make_request(str(spread[0]), "bayes-e", data=str(spread[1]), effort=3, **options)  # type: ignore[arg-type]
+        c = compile_model(request)
+        return float(estimate(c.program, c.prepared.ctx.need_target())["summary"]["latency_us"])
+
+    alone, limited, free = latency(auto_int16=False), latency(max_latency_loss=limit), latency()
+    assert limited <= alone * (1 + limit / 100)
+    assert limited == free or limit < 200
 
 
 def test_a_limit_of_latency_keeps_int16_out(spread: tuple[Path, Path]) -> None:
