@@ -28,8 +28,4 @@ def command(model: str | None, json_to: str | None, **given: Any) -> None:
         if warning["code"] != "no-data":
             ui.warn(warning["message"])
     perf = estimate(compiled.program, compiled.prepared.ctx.need_target())
-    text = render_check(report, shutil.get_terminal_size().columns)
-    s = perf["summary"]
-    traffic = (s["ddr_read_bytes"] + s["ddr_write_bytes"]) / 1e6
-    line = f"estimate: FPS {s['fps']:.2f}, latency {s['latency_us'] / 1000:.3f} ms, DDR {traffic:.2f} MB a frame"
-    ui.emit(f"{text.rstrip()}\n{line} (no data: scales assumed shared)", report, json_to)
+    ui.emit(render_check(report, shutil.get_terminal_size().columns, perf).rstrip(), report, json_to)

@@ -75,6 +75,6 @@ def _summary(to: str, report: dict[str, Any], perf: dict[str, Any]) -> str:
     wide = f", int16 for {100 * share:.1f} % of the multiplications" if share else ""
     avoided = f", {len(report['avoided'])} avoided by shared scales" if report["avoided"] else ""
     return (
-        f"{to}: simulated binary for {report['march']}, {bpu} BPU ops, {len(cpu)} CPU ops, "
+        f"{to}: simulated binary for {report['march']}\n  {bpu} BPU ops, {len(cpu)} CPU ops, "
         f"{len(report['rescales'])} rescales{avoided}{wide}; estimate {latency:.3f} ms"
     )

@@ -48,16 +48,13 @@ def _overview(known: Sequence[Target], width: int) -> str:
 
 def _one(target: Target, width: int) -> str:
     parts = [
-        f"{target.march} ({', '.join(target.chips)}): {target.description}",
-        f"int16: {describe.int16_words(target)}; {target.notes.get('int16', '')}",
+        *_hang("", f"{target.march} ({', '.join(target.chips)}): {target.description}", width),
+        *_hang("", f"int16: {describe.int16_words(target)}; {target.notes.get('int16', '')}", width),
         *_hang("", f"outputs: {describe.output_words(target)}; {target.notes.get('outputs', '')}", width),
-        "\nHardware numbers of the estimate",
+        *_hang("", f"error of the estimate: {describe.accuracy_words(target)}", width),
+        "\nHardware numbers of the estimate; `bpuc perf --hw NAME=NUMBER` tries others",
+        *_hardware(target, width),
     ]
-    rows = [[name, _number(q.value), q.unit, f"{q.origin}: {q.source}"] for name, q in target.hardware.items()]
-    indent = [max((len(r[c]) for r in rows), default=0) for c in range(3)]
-    for name, value, unit, origin in rows:
-        lead = f"  {name:{indent[0]}}  {value:>{indent[1]}} {unit:{indent[2]}}  "
-        parts += _hang(lead, origin, width)
     general = "; ".join(limit.reason for limit in target.general)
     parts += ["\nOperators", *_hang("  ", f"Every BPU operator takes {general}.", width)]
     for ops, line in describe.grouped(describe.lines(target)):
@@ -67,6 +64,19 @@ def _one(target: Target, width: int) -> str:
     for ops, rule in describe.scale_groups(target):
         parts += _hang("  ", f"{', '.join(ops)}: {rule.rule}. {rule.reason} ({rule.origin}: {rule.source})", width)
     return "\n".join(parts)
+
+
+def _hardware(target: Target, width: int) -> list[str]:
+    """A line for each number, with its origin and the mark of its source; the sources follow."""
+    marks: dict[str, int] = {}
+    rows = [
+        [f"  {name}", _number(q.value), q.unit, f"{q.origin} [{marks.setdefault(q.source, len(marks) + 1)}]"]
+        for name, q in target.hardware.items()
+    ]
+    lines = table(["  name", "value", "unit", "origin"], rows, [False, True, False, False], width).splitlines()
+    for source, mark in marks.items():
+        lines += _hang(f"  [{mark}] ", source, width)
+    return lines
 
 
 def _number(value: float) -> str:

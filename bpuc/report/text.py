@@ -18,6 +18,7 @@ def render_text(perf: Mapping[str, Any], width: int = 80, top: int = 20) -> str:
     parts = [
         wrap(f"march {v.clean(perf.get('march'))}: estimate of a simulated program, not measured on a chip", width),
         _summary(perf, width),
+        wrap(f"error of the estimate: {accuracy(perf)}", width, "  "),
         *_notes(perf, width),
         _slowest(perf, width, top),
         *_cpu_ops(perf, width, top),
@@ -53,6 +54,16 @@ def _summary(perf: Mapping[str, Any], width: int) -> str:
     if column + max(map(width_of, right)) + 6 > width:
         return "\n".join("  " + c for c in _aligned(pairs))
     return "\n".join(f"  {pad(a, column)}    {b}".rstrip() for a, b in zip(left, [*right, ""]))
+
+
+def accuracy(perf: Mapping[str, Any]) -> str:
+    """How far the estimate was from measurements, as far as the document says."""
+    a = perf.get("accuracy")
+    if not isinstance(a, Mapping):
+        return "unknown, nothing measured to hold this march or these hardware numbers against"
+    held_out = v.number(a.get("held_out_percent"))
+    text = f"BPU time {v.plain(a.get('mean_percent'), 1)} % on average, {v.plain(a.get('worst_percent'), 0)} % at worst"
+    return f"{text}{'' if held_out is None else f', {held_out:.1f} % for unseen families'} ({v.clean(a.get('source'))})"
 
 
 def _aligned(pairs: list[tuple[str, str]]) -> list[str]:

@@ -6,7 +6,7 @@ documentation say the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from bpuc.target.model import OpRule, ScaleRule, Target
@@ -108,6 +108,15 @@ def output_words(target: Target) -> str:
     return "int32 accumulators" if target.int32_outputs else "no int32"
 
 
+def accuracy_words(target: Target) -> str:
+    """How far the estimate was from measurements, as a sentence."""
+    a = target.accuracy
+    if a is None:
+        return "unknown, no measurements are public that this march could be held against"
+    held_out = "" if a.held_out_percent is None else f", {a.held_out_percent:g} % for families left out of the fit"
+    return f"BPU time {a.mean_percent:g} % on average, {a.worst_percent:g} % at worst{held_out} ({a.source})"
+
+
 def as_json(target: Target) -> dict[str, Any]:
     """All that is known of a march, for programs."""
     hardware = [
@@ -143,6 +152,7 @@ def as_json(target: Target) -> dict[str, Any]:
     return {
         "schema": "bpuc.target/1",
         **summary(target),
+        "accuracy": None if target.accuracy is None else asdict(target.accuracy),
         "hardware": hardware,
         "general_limits": [{"reason": g.reason, "origin": g.origin, "source": g.source} for g in target.general],
         "operators": operators,
