@@ -25,7 +25,7 @@ from bpuc.sim.fast.engine import FastEngine
 
 # samples of a trial, fewer where a model is so large that they would be more than these multiply-accumulates; at least
 # two are needed to tell a gain from chance, so larger models are not judged
-SAMPLES, LEAST_SAMPLES, MOST_MACS = 8, 2, 32e9
+SAMPLES, LEAST_SAMPLES, MOST_MACS = 8, 2, 200e9
 
 
 class OutputJudge:

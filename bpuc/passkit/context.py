@@ -191,8 +191,9 @@ class PassContext:
     # elements of each avoided rescale, by (node, tensor); why a concat operand was not joined, by (node, index)
     avoided_elements: dict[tuple[str, str], int] = field(default_factory=dict)
     cut_reasons: dict[tuple[str, int], Refusal] = field(default_factory=dict)
-    # concat operands that keep their own scale, by (concat, index), with the reason
+    # concat operands that keep their own scale, by (concat, index), with the reason; those that join whatever they lose
     apart: dict[tuple[str, int], Refusal] = field(default_factory=dict)
+    together: set[tuple[str, int]] = field(default_factory=set)
     # why each segment begins where it does, by its number
     segment_reasons: dict[int, str] = field(default_factory=dict)
     # names of the tensors that are int16, and of the ONNX tensors that fusion made disappear
@@ -245,6 +246,7 @@ class PassContext:
             avoided_elements=dict(self.avoided_elements),
             cut_reasons=dict(self.cut_reasons),
             apart=dict(self.apart),
+            together=set(self.together),
             segment_reasons=dict(self.segment_reasons),
             int16=set(self.int16),
             prefer_int16=set(self.prefer_int16),

@@ -8,6 +8,9 @@ from typing import TypeVar
 
 import numpy as np
 
+# what a change that may cost something may cost a single output, in dB
+WORST_DB = 0.5
+
 T = TypeVar("T")
 Scores = np.ndarray
 
@@ -28,7 +31,8 @@ def keep_gains(
     Args:
         items: most promising first, all different.
         score: of having some of the items; [samples, outputs], higher is better.
-        least: what each item has to gain; the gain must also exceed its own standard error over samples.
+        least: what each item has to gain, and more than its own standard error over samples; below 0, what each may
+            cost, while no output loses more than `WORST_DB`.
         trials: how many scores are taken at most, that of no items aside.
         independent: gains add up, so a group that gains less than one item has to is not looked into.
 
@@ -69,7 +73,12 @@ def _halves(group: list[T]) -> list[list[T]]:
 
 
 def is_gain(before: Scores, after: Scores, least: float) -> bool:
-    """Whether the mean rises by at least `least` and by more than its standard error over samples."""
+    """Whether the mean rises by at least `least` and by more than its standard error over samples.
+
+    Where `least` is below 0, a loss is allowed: of that much in the mean, and of `WORST_DB` at any one output.
+    """
     change = (after - before).mean(1)
+    if least < 0:
+        return float(change.mean()) >= least and float((after - before).mean(0).min()) >= -WORST_DB
     error = float(change.std(ddof=1)) / math.sqrt(len(change)) if len(change) > 1 else 0.0
     return float(change.mean()) >= max(least, error)

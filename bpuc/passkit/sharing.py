@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from bpuc.base.dtypes import DType
 from bpuc.base.errors import ConfigError
@@ -150,11 +151,21 @@ class Decision:
         """Members that joined although a reader loses bits by it, `least` or more, dearest first."""
         lost: dict[int, float] = {}
         for i, e in enumerate(self.edges):
-            if i not in self.cut and e.member != e.target and not self._wanted_shared(e.member):
+            if i not in self.cut and e.member != e.target and e.member not in self._joining:
                 bits = self.loss(e.member)
                 if bits >= least:
                     lost[e.member] = bits
         return sorted(lost, key=lambda m: (-lost[m], min(self.classes[m].names)))
+
+    def refused(self) -> list[int]:
+        """Members that did not join because their readers would lose bits, those that would lose least first."""
+        lost = {e.member: self.cut[i].bits for i, e in enumerate(self.edges) if i in self.cut and self.cut[i].bits > 0}
+        return sorted(lost, key=lambda m: (lost[m], min(self.classes[m].names)))
+
+    def edges_of(self, members: Iterable[int]) -> list[ConcatEdge]:
+        """The edges by which these classes would join others."""
+        chosen = set(members)
+        return [e for e in self.edges if e.member in chosen and e.member != e.target]
 
     def _join(self) -> None:
         """Groups along the edges that are left, and the threshold of each."""
@@ -182,14 +193,17 @@ class Decision:
             return Refusal(f"--keep-scale {pinned[0]}", f"--share {pinned[0]} instead of --keep-scale {pinned[0]}")
         return self.ctx.apart.get((edge.op.name, edge.index))
 
-    def _wanted_shared(self, member: int) -> bool:
-        return any(n in self.ctx.options.shared for n in self.classes[member].names)
+    @cached_property
+    def _joining(self) -> set[int]:
+        """Members that the user or a trial wants to join, whatever they lose."""
+        named = {c.index for c in self.classes if any(n in self.ctx.options.shared for n in c.names)}
+        return named | {e.member for e in self.edges if (e.op.name, e.index) in self.ctx.together}
 
     def _fault(self, edge: ConcatEdge) -> tuple[float, Refusal] | None:
         """(how bad, why) where the edge's member must not take the shared threshold."""
         c, own, shared = self.classes[edge.member], self.own[edge.member], self.shared[edge.member]
         name = c.tensors[0].name
-        if self._wanted_shared(edge.member):
+        if edge.member in self._joining:
             return None
         if own > shared * (1 + 1e-9) and c.readers:
             why = f"the group's scale is fixed and would clip {name}, which {c.reader_names[0]} reads too"

@@ -4,15 +4,15 @@ Structure first, numbers second: classes of tensors that data movement ties toge
 classes, then for each class whether joining costs anything. A class that only its concat reads joins for free: its
 producer requantizes once, straight to the shared scale. A class with other readers gets log2(T / t) bits coarser there;
 it joins when that is little, or when a measurement on calibration data says that those readers hardly notice. Else it
-keeps its own scale and one Rescale. Last, members that joined at a price are taken apart again where that makes the
-network's outputs better on calibration data by enough to be worth a Rescale.
+keeps its own scale and one Rescale. Last, what the network's outputs make of it on calibration data: members that
+joined at a price are taken apart again where the outputs gain enough for a Rescale, and members that were refused join
+where the outputs hardly notice.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
@@ -30,6 +30,8 @@ _MOVED = "values only move between them"
 # members that lose a whole bit may be better apart; what each must gain at the outputs for its rescale (both chosen by
 # hand: below a bit users expect sharing), and trials at most
 _PAID_BITS, _LEAST_DB, _TRIALS = 1.0, 0.3, 8
+# what the outputs may lose for each Rescale less
+_LOSS_DB = 0.05
 
 
 @dataclass(frozen=True)
@@ -43,11 +45,7 @@ class ShareScales(Pass):
     def run(self, graph: Graph, ctx: PassContext) -> list[Change]:
         decision = _decide(graph, ctx)
         if ctx.judge is not None and ctx.options.share_scales == "auto":
-            paid = decision.paid(_PAID_BITS)
-            kept, gain = keep_gains(paid, partial(_score, graph, ctx, decision), _LEAST_DB, _TRIALS, independent=True)
-            if kept:
-                ctx.apart |= _apart(decision, kept, f"the outputs are {gain:.2f} dB better on calibration data")
-                decision = _decide(graph, ctx)
+            decision = _judged(graph, ctx, decision)
         if ctx.options.share_scales == "never":
             _tell_how_to_share(graph, ctx, decision)
         for c in decision.classes:
@@ -92,24 +90,46 @@ def _tell_how_to_share(graph: Graph, ctx: PassContext, decision: Decision) -> No
         decision.cut[i] = replace(decision.cut[i], remedy=f"--share-scales {mode}")
 
 
-def _score(graph: Graph, ctx: PassContext, decision: Decision, members: list[int]) -> np.ndarray:
-    """SQNR of the outputs with these members apart."""
-    assert ctx.judge is not None
-    twin = ctx.twin()
-    twin.apart |= _apart(decision, members, "a trial")
-    return ctx.judge(graph, twin)
+def _judged(graph: Graph, ctx: PassContext, decision: Decision) -> Decision:
+    """The decision with members taken apart where the outputs gain by it, and joined where they hardly notice."""
+    paid = decision.paid(_PAID_BITS)
+
+    def apart(members: list[int]) -> np.ndarray:
+        twin = ctx.twin()
+        twin.apart |= _apart(decision, members, "in a trial")
+        return _score(graph, twin)
+
+    kept, gain = keep_gains(paid, apart, _LEAST_DB, _TRIALS, independent=True)
+    if kept:
+        ctx.apart |= _apart(decision, kept, f"the outputs are {gain:.2f} dB better on calibration data")
+        decision = _decide(graph, ctx)
+    # what was just taken apart is not asked again
+    refused = [m for m in decision.refused() if m not in kept]
+
+    def together(members: list[int]) -> np.ndarray:
+        twin = ctx.twin()
+        twin.together |= {(e.op.name, e.index) for e in decision.edges_of(members)}
+        return _score(graph, twin)
+
+    joined, _ = keep_gains(refused, together, -_LOSS_DB, _TRIALS)
+    if joined:
+        ctx.together |= {(e.op.name, e.index) for e in decision.edges_of(joined)}
+        decision = _decide(graph, ctx)
+    return decision
+
+
+def _score(graph: Graph, twin: PassContext) -> np.ndarray:
+    assert twin.judge is not None
+    return twin.judge(graph, twin)
 
 
 def _apart(decision: Decision, members: list[int], gained: str) -> dict[tuple[str, int], Refusal]:
     found = {}
-    for member in members:
-        c = decision.classes[member]
+    for e in decision.edges_of(members):
+        c = decision.classes[e.member]
         why = f"with {c.tensors[0].name} at its own scale {gained}"
-        bits = bits_lost(decision.shared[member], decision.own[member])
-        for e in decision.edges:
-            if e.member == member != e.target:
-                remedy = f"--share {e.tensor.name}"
-                found[e.op.name, e.index] = Refusal(why, remedy, bits, tuple(c.reader_names))
+        bits = bits_lost(decision.shared[c.index], decision.own[c.index])
+        found[e.op.name, e.index] = Refusal(why, f"--share {e.tensor.name}", bits, tuple(c.reader_names))
     return found
 
 

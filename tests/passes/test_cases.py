@@ -159,8 +159,8 @@ def _context(words: list[str]) -> tuple[PassContext, dict[str, object]]:
 
 
 def _judge(gain: float, graph: Graph, ctx: PassContext) -> np.ndarray:
-    """Outputs that gain so many dB once something is int16 or apart."""
-    return np.full((2, len(graph.outputs)), 40 + gain * bool(ctx.int16 or ctx.apart))
+    """Outputs that gain so many dB once something is int16, apart or together."""
+    return np.full((2, len(graph.outputs)), 40 + gain * bool(ctx.int16 or ctx.apart or ctx.together))
 
 
 def _trial(seed: int, graph: Graph, readers: list[Op]) -> Trial:

@@ -59,3 +59,17 @@ def test_a_gain_must_exceed_its_standard_error() -> None:
     assert not is_gain(before, noisy, 0.1)
     assert is_gain(before, np.full((4, 1), 0.5), 0.1)
     assert not is_gain(before, np.full((4, 1), 0.05), 0.1)
+
+
+def test_what_may_cost_a_little_is_kept_until_it_costs_more() -> None:
+    scored = Scored(a=-0.01, b=-0.3, c=0.0)
+    assert keep_gains(list("abc"), scored, -0.05, 20) == (["a", "c"], pytest.approx(-0.01))
+
+
+def test_no_single_output_may_lose_much() -> None:
+    before = np.full((4, 20), 30.0)
+    after = before.copy()
+    after[:, 0] -= 0.8  # 0.04 in the mean over outputs
+    assert not is_gain(before, after, -0.05)
+    after[:, 0] += 0.4
+    assert is_gain(before, after, -0.05)
