@@ -97,10 +97,16 @@
       }
     });
     tracks.list.forEach((track, k) => {
-      const top = tl.trackTop(k), lines = [tr(track.label), `${tr('peak')} ${track.text(track.peak)}`, track.roof ? `${tr('roof')} ${track.text(track.roof)}` : ''];
+      const top = tl.trackTop(k), name = `${tr(track.label)}${track.mean && !tl.narrow() ? '' : ` ${track.mean ?? ''}`}`;
+      const lines = [name, `${tr('peak')} ${track.text(track.peak)}`, track.roof ? `${tr('roof')} ${track.text(track.roof)}` : ''];
       g.fillStyle = colours.ink;
       if (tl.narrow()) g.fillText(lines.filter(Boolean).join('  '), 2, top - 7, tl.width - 4);
-      else lines.forEach((s, n) => { g.fillStyle = n ? colours.soft : colours.ink; g.fillText(s, 0, top + 8 + 15 * n, tl.gutter - 8); });
+      else {
+        lines.forEach((s, n) => { g.fillStyle = n ? colours.soft : colours.ink; g.fillText(s, 0, top + 8 + 15 * n, tl.gutter - 8); });
+        g.textAlign = 'right';
+        g.fillText(track.mean ?? '', tl.gutter - 10, top + 8);
+        g.textAlign = 'left';
+      }
     });
   }
 

@@ -51,8 +51,10 @@ const tracks = (() => {
   const sumAt = (track, j) => track.series.reduce((s, a) => s + (a[j] ?? 0), 0);
 
   function area(g, top, track, n) {
+    let sum = 0;
     track.peak = 0;
-    for (let j = 0; j < n; j += 1) track.peak = Math.max(track.peak, sumAt(track, j));
+    for (let j = 0; j < n; j += 1) { sum += sumAt(track, j); track.peak = Math.max(track.peak, sumAt(track, j)); }
+    track.mean = track.roof ? `${(100 * sum / n / track.roof).toFixed(0)} %` : '';
     const full = Math.max(track.peak, track.roof && track.roof < 4 * track.peak ? track.roof : 0) || 1, tall = tl.TRACK - 2;
     const base = new Float64Array(n);
     track.series.forEach((a, s) => {
