@@ -7,7 +7,7 @@ which a command without a configuration file need not wait for.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from bpuc.config.config import Config, InputConfig, NodeDtype, Preprocess
 
@@ -19,8 +19,10 @@ def load_config(
     *,
     marches: Collection[str] | None = None,
     observers: Collection[str] | None = None,
+    march: str | None = None,
+    cores: Mapping[str, int] | None = None,
 ) -> Config:
     """Read a YAML configuration; see `bpuc.config.load.load_config`."""
     from bpuc.config.load import load_config as load
 
-    return load(path, marches=marches, observers=observers)
+    return load(path, marches=marches, observers=observers, march=march, cores=cores)

@@ -91,6 +91,9 @@ class Config:
     dtypes: Mapping[str, str] = field(default_factory=dict)
     node_dtypes: tuple[NodeDtype, ...] = ()
     output_dtype: str | None = None
+    output_nodes: tuple[str, ...] = ()
+    remove_types: tuple[str, ...] = ()
+    remove_names: tuple[str, ...] = ()
     template: str | None = None
     fixed_scales: Mapping[str, float] = field(default_factory=dict)
     share_scales: str | None = None

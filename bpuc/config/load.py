@@ -16,6 +16,7 @@ from bpuc.config.lines import Lines
 from bpuc.config.report import Report
 from bpuc.config.schema import Document, Section
 from bpuc.config.translate import to_config
+from bpuc.config.traps import check_traps
 
 
 def load_config(
@@ -23,6 +24,8 @@ def load_config(
     *,
     marches: Collection[str] | None = None,
     observers: Collection[str] | None = None,
+    march: str | None = None,
+    cores: Mapping[str, int] | None = None,
 ) -> Config:
     """Read a YAML configuration.
 
@@ -33,6 +36,7 @@ def load_config(
         path: the file.
         marches: known machines, to check the march with its line; None skips the check.
         observers: known observers, likewise.
+        march: the machine where the file is not to say so. cores: BPU cores of each, to check core_num.
 
     Raises:
         FileError: it cannot be read.
@@ -47,6 +51,7 @@ def load_config(
     report = Report(p, lines)
     document = _document(lines.data, report)
     _check_fates(document, (), report)
+    check_traps(document, report, march or document.model_parameters.march, cores or {})
     config = to_config(document, report, marches, observers)
     report.raise_mistakes()
     return config

@@ -16,6 +16,7 @@ from bpuc.config import values
 IMAGE_TYPES = ("rgb", "bgr", "yuv444", "gray", "featuremap")
 RUNTIME_TYPES = ("rgb", "bgr", "yuv444", "nv12", "gray", "featuremap")
 LAYOUTS = ("NCHW", "NHWC")
+REMOVABLE = ("Quantize", "Transpose", "Dequantize", "Cast", "Reshape", "Softmax")
 
 Text = Annotated[str, BeforeValidator(values.text)]
 Names = Annotated[tuple[str, ...], BeforeValidator(values.names)]
@@ -30,6 +31,7 @@ ShapePerInput = Annotated[tuple[tuple[int, ...], ...], BeforeValidator(values.sh
 NumbersPerInput = Annotated[tuple[tuple[float, ...], ...], BeforeValidator(values.numbers_per_input)]
 TypesTrain = Annotated[tuple[str, ...], BeforeValidator(values.each(values.one_of(IMAGE_TYPES)))]
 TypesRt = Annotated[tuple[str, ...], BeforeValidator(values.each(values.one_of(RUNTIME_TYPES)))]
+RemovableTypes = Annotated[tuple[str, ...], BeforeValidator(values.each(values.one_of(REMOVABLE)))]
 Layouts = Annotated[tuple[str, ...], BeforeValidator(values.each(values.one_of(LAYOUTS, upper=True)))]
 
 
@@ -70,10 +72,12 @@ class ModelParameters(Section):
         "(int8, int16); wins over run_on_cpu and run_on_bpu"
     )
     set_node_data_type: Any = taken("`name:int16;name:int16`, the older form of node_info")
-    output_nodes: Any = noted("the outputs are those of the model; cut it with onnx.utils.extract_model")
+    output_nodes: Names | None = taken("nodes or tensors whose results are the outputs, in place of the model's own")
     layer_out_dump: Any = noted("`bpuc run --tensors all` gives every tensor", False)
-    remove_node_type: Any = noted("conversions at the borders stay; the report shows their time in rows of their own")
-    remove_node_name: Any = noted("conversions at the borders stay; the report shows their time in rows of their own")
+    remove_node_type: RemovableTypes | None = taken(
+        "ops to delete at inputs and outputs: " + ", ".join(REMOVABLE) + "; without Dequantize an output is integers"
+    )
+    remove_node_name: Names | None = taken("the same by node name")
     debug_mode: Any = noted("samples are streamed and not dumped; `--dump-dir` writes the graph after every pass")
     log_level: Any = noted("`--quiet` is the only setting of the log")
     enable_vpu: Any = noted("units of the machine come from the target's description", True)

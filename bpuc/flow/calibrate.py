@@ -20,6 +20,7 @@ from bpuc.flow.contest import best_table
 from bpuc.flow.prepare import Prepared, prepare
 from bpuc.flow.qat import fill, take_file_scales, with_file_scales
 from bpuc.flow.request import Request
+from bpuc.flow.twice import tell_twice_in_data
 from bpuc.passkit import PassContext
 from bpuc.passkit.context import Range
 from bpuc.passkit.weights import per_channel, weight_axis, with_weights
@@ -71,6 +72,7 @@ def open_source(request: Request, prepared: Prepared) -> DataSource | None:
         )
     elif request.config is not None and request.config.data:
         source = open_data(None, prepared.inputs, request.config)
+        tell_twice_in_data(source, prepared.inputs, request.config, prepared.ctx)
     else:
         return None
     for text in source.warnings:

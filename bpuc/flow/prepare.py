@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -11,9 +12,10 @@ from bpuc.base.files import make_folder, write_atomic
 from bpuc.data import InputSpec, random_data
 from bpuc.flow.probe import results
 from bpuc.flow.request import Request
+from bpuc.flow.twice import tell_twice_in_model
 from bpuc.frontend.onnx_export import export_float
 from bpuc.frontend.onnx_import import ImportedModel, import_model
-from bpuc.ir import Graph
+from bpuc.ir import Graph, Tensor
 from bpuc.passkit import PassContext, run_pipeline
 from bpuc.passkit.manager import Probe
 from bpuc.plugins import get_target, pipeline
@@ -42,6 +44,7 @@ def prepare(request: Request) -> Prepared:
     model = import_model(request.model, shapes, more_shapes, request.symbols)
     graph = model.graph
     graph.input_names = [t.name for t in graph.inputs]
+    _cut_at(graph, request.options.output_nodes)
     inputs = [InputSpec(t.name, t.shape, t.dtype.value) for t in graph.inputs]
     ctx = PassContext(options=request.options)
     ctx.target = get_target(request.march).with_hardware(request.hardware) if request.march else None
@@ -49,6 +52,7 @@ def prepare(request: Request) -> Prepared:
         ctx.warn(code, message, where)
     for text in request.config.notes if request.config else ():
         ctx.warn("config", text)
+    tell_twice_in_model(graph, request.config, ctx)
     keep_stage(request, "original_float_model", graph)
     names = {t.name for t in graph.tensors()}
     _check_tensors(graph, request, names)
@@ -61,6 +65,26 @@ def prepare(request: Request) -> Prepared:
             ctx.warn("fixed-scale", f"--fixed-scale {name}: {name} was fused away and keeps no scale of its own", name)
     keep_stage(request, "optimized_float_model", graph)
     return Prepared(model, graph, ctx, inputs, passes, probe)
+
+
+def _cut_at(graph: Graph, names: Sequence[str]) -> None:
+    """Let the results of these nodes (or these tensors) be the outputs, and drop what only others needed."""
+    if not names:
+        return
+    tensors = {t.name: t for t in graph.tensors() if t.const is None}
+    found: dict[Tensor, None] = {}
+    for name in names:
+        results = [t for op in graph if name in (op.name, *op.origin) for t in op.outputs if not graph.uses(t)]
+        results = results or [t for op in graph if name in (op.name, *op.origin) for t in op.outputs]
+        results = results or ([tensors[name]] if name in tensors else [])
+        if not results:
+            known = sorted({*tensors, *(op.name for op in graph)})
+            raise ConfigError(
+                f"output_nodes {name}: the model has no node and no tensor of that name", hint=did_you_mean(name, known)
+            )
+        found |= dict.fromkeys(results)
+    graph.outputs, graph.output_names = list(found), [t.name for t in found]
+    graph.prune()
 
 
 def keep_stage(request: Request, stage: str, graph: Graph) -> None:

@@ -90,14 +90,15 @@ def make_request(
         ConfigError: no model anywhere, an option that cannot be read, or two options that exclude each other.
     """
     known_marches, known_observers = [*targets(), *ALIASES], observer_names()
-    c = load_config(config, marches=known_marches, observers=known_observers) if config else None
+    c = None
+    if config:
+        cores = {m: int(t.hw("cores")) for m, t in targets().items()}
+        cores |= {alias: cores[m] for alias, m in ALIASES.items()}
+        c = load_config(config, marches=known_marches, observers=known_observers, march=march, cores=cores)
     path = Path(model) if model else c.model if c else None
     if path is None:
         raise ConfigError("no model was named", hint="give MODEL.onnx, or model_parameters.onnx_model in the YAML file")
     dtypes = dict(c.dtypes) if c else {}
-    for node in c.node_dtypes if c else ():
-        if node.side == "output":
-            dtypes.setdefault(node.node, node.dtype)
     dtypes |= dict(_pair(d, "--dtype") for d in dtype)
     fixed = dict(c.fixed_scales) if c else {}
     fixed |= {name: _scale(name, value) for name, value in (_pair(f, "--fixed-scale") for f in fixed_scale)}
@@ -137,6 +138,11 @@ def make_request(
         bias_correction=_first(bias_correction, None, CompileOptions.bias_correction),
         adaptive_rounding=_first(adaptive_rounding, None, CompileOptions.adaptive_rounding),
         auto_int16=_first(auto_int16, None, CompileOptions.auto_int16),
+        output_nodes=c.output_nodes if c else (),
+        output_dtype=c.output_dtype if c else None,
+        node_dtypes=c.node_dtypes if c else (),
+        remove_types=c.remove_types if c else (),
+        remove_names=c.remove_names if c else (),
         high_precision_outputs=_first(
             high_precision_outputs, c.high_precision_outputs if c else None, CompileOptions.high_precision_outputs
         ),

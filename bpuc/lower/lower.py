@@ -115,7 +115,7 @@ def lower(
                 t.shape,
                 b.memory.real(r),
                 _integers(graph, t, name),
-                (declared or {}).get(name),
+                None if t.quant is not None else (declared or {}).get(name),
                 (images or {}).get(name),
             )
             for name, t, r in zip(graph.input_names, graph.inputs, inputs)

@@ -11,6 +11,7 @@ from bpuc.base.channels import ChannelStats
 from bpuc.base.dtypes import DType
 from bpuc.base.errors import ConfigError
 from bpuc.base.image import ImageInput
+from bpuc.config import NodeDtype
 from bpuc.ir import Graph, Op, Tensor
 from bpuc.passkit.layer import Visit
 from bpuc.target.model import Target
@@ -33,6 +34,8 @@ class CompileOptions:
     channel_scales: scales per channel where they are free. bias_correction: the mean of rounding errors into biases.
     auto_int16: int16 for the tensors that need it most. adaptive_rounding: weights rounded by the error of the result.
     high_precision_outputs: results that only outputs and CPU ops read stay int32 accumulators.
+    output_nodes: nodes or tensors that replace the model's outputs. output_dtype: int8 or int16 of the outputs.
+    node_dtypes: types of single operands or results. remove_types, remove_names: ops to delete at the ends.
     """
 
     dtypes: Mapping[str, str] = field(default_factory=dict)
@@ -54,6 +57,11 @@ class CompileOptions:
     auto_int16: bool = True
     adaptive_rounding: bool = True
     high_precision_outputs: bool = True
+    output_nodes: tuple[str, ...] = ()
+    output_dtype: str | None = None
+    node_dtypes: tuple[NodeDtype, ...] = ()
+    remove_types: tuple[str, ...] = ()
+    remove_names: tuple[str, ...] = ()
     # scales in the file: "fold" lets a concat's only producers write at the concat's scale, "strict" keeps every one
     qat_scales: str = "fold"
 
@@ -252,6 +260,7 @@ class PassContext:
             prefer_int16=set(self.prefer_int16),
             asked_dtypes=set(self.asked_dtypes),
             output_notes=dict(self.output_notes),
+            options=replace(self.options, remove_types=(), remove_names=()),
             images={},  # measurements feed what the float model takes
         )
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from bpuc.base.dtypes import DType
 from bpuc.base.errors import ConfigError, did_you_mean
+from bpuc.config import NodeDtype
 from bpuc.ir import Graph, Op, Tensor
 from bpuc.passkit import Change, Numerics, Pass, PassContext, Stage
 from bpuc.passkit.scales import quantized_tensors, scale_classes
@@ -94,7 +95,27 @@ def _requests(graph: Graph, ctx: PassContext) -> dict[Tensor, str]:
         for tensor in hits:
             if tensor in quantized and found.get(tensor, (-1, ""))[0] < rank:
                 found[tensor] = (rank, dtype)
+    for wish in ctx.options.node_dtypes:
+        ops = matching(graph, wish.node)
+        if not ops and wish.node not in ctx.fused:
+            known = sorted({n for op in graph for n in (op.name, op.onnx_type)})
+            raise ConfigError(f"{wish.node}: no node and no op type of that name", hint=did_you_mean(wish.node, known))
+        for op in ops:
+            rank = 1 if wish.node in (op.name, *op.origin) else 0
+            for tensor in _side(op, wish):
+                if tensor in quantized and found.get(tensor, (-1, ""))[0] <= rank:
+                    found[tensor] = (rank, wish.dtype)
+    if ctx.options.output_dtype is not None:
+        for tensor in graph.outputs:
+            if tensor in quantized:
+                found.setdefault(tensor, (0, ctx.options.output_dtype))
     return {t: dtype for t, (_, dtype) in found.items()}
+
+
+def _side(op: Op, wish: NodeDtype) -> list[Tensor]:
+    if wish.side == "output":
+        return list(op.outputs)
+    return [t for i, t in enumerate(op.inputs) if t is not None and t.const is None and wish.index in (None, i)]
 
 
 def _preferred(graph: Graph, ctx: PassContext) -> list[Tensor]:

@@ -28,6 +28,7 @@ from bpuc_passes.pin_devices import PinDevices
 from bpuc_passes.place_ops import PlaceOps
 from bpuc_passes.quantize_weights import QuantizeWeights
 from bpuc_passes.refine_layers import RefineLayers
+from bpuc_passes.remove_ends import RemoveEnds
 from bpuc_passes.scale_channels import ScaleChannels
 from bpuc_passes.share_scales import ShareScales
 from bpuc_passes.split_div import SplitDiv
@@ -77,5 +78,6 @@ def quantize() -> Sequence[Pass]:
         InsertRescales(),
         HoistRescales(),
         EliminateRescales(),
+        RemoveEnds(),
         FormSegments(),
     )

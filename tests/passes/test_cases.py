@@ -137,6 +137,8 @@ def _context(words: list[str]) -> tuple[PassContext, dict[str, object]]:
                     tuple(map(float, mean.split())),
                     tuple(map(float, scale.split())),
                 )
+            case "--remove-type":
+                options = replace(options, remove_types=(*options.remove_types, value))
             case "--template":
                 options = replace(options, template=value)
             case "--share":

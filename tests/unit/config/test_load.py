@@ -144,8 +144,8 @@ compiler_parameters: {cache_mode: disable, input_source: {x: pyramid}, jobs: 0, 
     assert image.scale == pytest.approx((0.017125, 0.017507, 0.017429), abs=1e-6)
     assert (c.random_data, c.observer, c.template, c.output_dtype) == (True, "min_max", "int16", "int16")
     assert c.dtypes == {"a": "int16", "b": "int8"}
+    assert c.remove_types == ("Dequantize",)
     assert [n.split(": ")[1].split(".")[1] for n in c.notes] == [
-        "remove_node_type",
         "optimization",
         "jobs",
     ]
