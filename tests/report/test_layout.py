@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bpuc.report.graphview import graph_data
@@ -53,6 +53,7 @@ def test_a_cycle_is_entered_once():
     assert [(r.source, r.sink) for r in layout.routes] == [(0, 1), (1, 2), (2, 3)]
 
 
+@settings(deadline=None)
 @given(EDGES)
 def test_what_always_holds(edges):
     layout = layered(edges, 25)
