@@ -67,7 +67,7 @@ def calibrate_graph(
     statistics = Statistics(plan)
     few: list[Sample] = []
     stream, first = iter(samples), 0
-    if observer == "default":
+    if "default" in {observer, *(own for own, _ in (overrides or {}).values())}:
         stream = _kept(stream, few)
     if partial is not None:
         stream = partial.watch(stream)
@@ -93,7 +93,8 @@ def calibrate_graph(
         found = search(graph, found, statistics, few, threads)
     if not tune:
         return found
-    rows = statistics.rows()
+    # an observer that a tensor was given decides alone
+    rows = {name: r for name, r in statistics.rows().items() if name not in (overrides or {})}
     tables = [tune_thresholds(graph, found, rows, clipping[0])]
     if choose is not None and tables[0] != found:
         tables += [found, *(tune_thresholds(graph, found, rows, c) for c in clipping[1:])]

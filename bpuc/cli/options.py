@@ -101,6 +101,12 @@ _SHARED = (
     ),
     click.option("--observer-opt", multiple=True, metavar="K=V", help="Option of the observer, as in percentile=99.9."),
     click.option(
+        "--observer-for",
+        multiple=True,
+        metavar="NAME=OBSERVER[,K=V]",
+        help="Observer of a tensor, else node, else op type: Conv=percentile,percentile=99.9.",
+    ),
+    click.option(
         "--dtype", multiple=True, metavar="NAME=int8|int16", help="Type of a tensor, else node, else op type."
     ),
     click.option("--fixed-scale", multiple=True, metavar="TENSOR=S", help="Fix the scale of a tensor."),

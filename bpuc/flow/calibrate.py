@@ -17,6 +17,7 @@ from bpuc.calibrate.partial import Partial
 from bpuc.calibrate.tune import CLIPPING
 from bpuc.data import DataSource, open_data, random_data
 from bpuc.flow.contest import best_table
+from bpuc.flow.own_observers import own_observers
 from bpuc.flow.prepare import Prepared, prepare
 from bpuc.flow.qat import fill, take_file_scales, with_file_scales
 from bpuc.flow.request import Request
@@ -56,7 +57,7 @@ def _identity(request: Request, prepared: Prepared, source: DataSource) -> dict[
         "model": prepared.model.sha256,
         "version of bpuc": __version__,
         "observer": o.observer,
-        "options": [dict(o.observer_options), dict(o.dtypes), o.template, o.effort, o.tune, tensors],
+        "options": [dict(o.observer_options), dict(o.observers), dict(o.dtypes), o.template, o.effort, o.tune, tensors],
         "number of samples": source.samples,
     }
 
@@ -105,6 +106,7 @@ def collect(
         options.observer_options,
         wide=lambda name: everything or name in wide,
         count=source.samples,
+        overrides=own_observers(prepared.graph, options.observers, prepared.ctx.fused),
         threads=request.threads,
         channels=options.effort > 0,
         tune=options.tune,

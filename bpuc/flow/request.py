@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from bpuc.base.dtypes import float32_positive
 from bpuc.base.errors import ConfigError
 from bpuc.config import Config, load_config
+from bpuc.flow.own_observers import parse
 from bpuc.observe.registry import observer_names
 from bpuc.passkit import CompileOptions
 from bpuc.plugins import ALIASES, targets
@@ -56,6 +57,7 @@ def make_request(
     random_data: bool = False,
     observer: str | None = None,
     observer_opt: Sequence[str] = (),
+    observer_for: Sequence[str] = (),
     dtype: Sequence[str] = (),
     fixed_scale: Sequence[str] = (),
     run_on_cpu: Sequence[str] = (),
@@ -131,6 +133,7 @@ def make_request(
         equalize=equalize or bool(c and c.equalize),
         observer=name,
         observer_options=settings,
+        observers=dict(parse(o) for o in observer_for),
         effort=_first(effort, None, CompileOptions.effort),
         # an observer that was named decides alone
         tune=_first(tune_thresholds, None, effort != 0 and not named),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,8 @@ class CompileOptions:
     """What the user asked of a compile; see the contract's shared options.
 
     dtypes: by tensor, node or op type. fixed_scales: by tensor. cpu and bpu: node names or op types.
-    observer, observer_options: how activations are calibrated. share_scales: auto, always or never.
+    observer, observer_options: how activations are calibrated. observers: tensor, node or op type -> one of its own.
+    share_scales: auto, always or never.
     equalize: move range ratios between the branches of a concat into weights, by measured error.
     max_bits_lost: what a member with other readers may lose to a shared scale. shared, keep_scales: tensors that take
     their concat's scale whatever it costs, and those that keep their own.
@@ -50,6 +52,7 @@ class CompileOptions:
     equalize: bool = False
     observer: str = "percentile"
     observer_options: Mapping[str, str | float] = field(default_factory=dict)
+    observers: Mapping[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
     effort: int = 1
     tune: bool = False
     channel_scales: bool = True

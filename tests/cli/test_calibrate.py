@@ -30,6 +30,37 @@ def test_every_observer_gives_every_tensor_a_threshold(bpuc: Bpuc, tmp_path: Pat
     assert all(t["threshold"] > 0 for t in tensors.values())
 
 
+def test_some_tensors_have_an_observer_of_their_own(bpuc: Bpuc, tmp_path: Path) -> None:
+    to, plain = tmp_path / "x.json", tmp_path / "plain.json"
+    words = ["calibrate", MODEL, "--data", DATA]
+    assert bpuc(*words, "-o", plain).code == 0
+    names = list(json.loads(plain.read_text())["tensors"])
+    own = ["--observer-for", "Conv=percentile,percentile=50", "--observer-for", f"{names[0]}=min_max"]
+    done = bpuc(*words, *own, "-o", to)
+    assert done.code == 0, done.err
+    got = json.loads(to.read_text())["tensors"]
+    assert got[names[0]]["observer"] == "min_max"
+    assert got[names[0]]["threshold"] == max(-got[names[0]]["min"], got[names[0]]["max"])
+    halves = [n for n, t in got.items() if t["observer"] == "percentile" and t["threshold"] < t["max"] / 2]
+    assert halves
+    assert names[0] not in halves
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("Convv=mse", "did you mean 'Conv'"),
+        ("Conv=mean", "there is no observer 'mean'"),
+        ("Conv=mse,width=3", "no option 'width'"),
+        ("Conv", "cannot be read"),
+    ],
+)
+def test_own_observers_that_cannot_be(bpuc: Bpuc, tmp_path: Path, words: str, told: str) -> None:
+    done = bpuc("calibrate", MODEL, "--data", DATA, "--observer-for", words, "-o", tmp_path / "x.json")
+    assert done.code == 1
+    assert told in done.err
+
+
 def test_several_processes_write_the_bytes_of_one(bpuc: Bpuc, tmp_path: Path) -> None:
     one, two = tmp_path / "one.json", tmp_path / "two.json"
     assert bpuc("calibrate", MODEL, "--data", DATA, "-o", one).code == 0
