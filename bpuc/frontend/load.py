@@ -9,6 +9,7 @@ from pathlib import Path
 
 import onnx
 import onnx.inliner
+import onnx.shape_inference
 import onnx.version_converter
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 
@@ -103,6 +104,8 @@ def _upgrade(path: Path, model: ModelProto, opset: int) -> tuple[ModelProto, int
     """The model in a newer opset, by ONNX's own converter."""
     target = 13
     try:
+        if opset < 7:
+            _broadcast_slopes(model)
         return onnx.version_converter.convert_version(model, target), target
     except Exception as e:  # the converter raises whatever its C++ code throws
         raise ModelError(
@@ -111,6 +114,27 @@ def _upgrade(path: Path, model: ModelProto, opset: int) -> tuple[ModelProto, int
             want=f"opset {OLDEST_OPSET} or newer",
             hint="export the model again for opset 13",
         ) from e
+
+
+def _broadcast_slopes(model: ModelProto) -> None:
+    """Before opset 7 a PRelu's slopes, in one dimension, were those of channels; the converter does not know that."""
+    if not any(node.op_type == "PRelu" for node in model.graph.node):
+        return
+    graph = onnx.shape_inference.infer_shapes(model).graph
+    infos = (*graph.input, *graph.value_info, *graph.output)
+    ranks = {i.name: len(i.type.tensor_type.shape.dim) for i in infos if i.type.tensor_type.HasField("shape")}
+    ranks |= {t.name: len(t.dims) for t in graph.initializer}
+    nodes = []
+    for node in model.graph.node:
+        rank = ranks.get(node.input[0], 0) if node.op_type == "PRelu" and len(node.input) > 1 else 0
+        if rank > 2 and ranks.get(node.input[1]) == 1:
+            slopes = f"{node.output[0]}_slopes"
+            axes = list(range(1, rank - 1))
+            nodes.append(onnx.helper.make_node("Unsqueeze", [node.input[1]], [slopes], name=slopes, axes=axes))
+            node.input[1] = slopes
+        nodes.append(node)
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
 
 
 def tensors_of(graph: GraphProto) -> Iterator[TensorProto]:

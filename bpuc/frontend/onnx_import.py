@@ -24,7 +24,7 @@ from bpuc.frontend.qlinear import to_float_ops
 from bpuc.frontend.qmoves import move_in_float
 from bpuc.frontend.shapes import Inference
 from bpuc.frontend.types import ELEMENT, FLOATS, array_of, attributes, fields, to_float32
-from bpuc.frontend.work import Budget, check_run
+from bpuc.frontend.work import UNFORESEEN, Budget, check_run
 from bpuc.ir import Graph, Tensor
 from bpuc.ops import registry
 from bpuc.ops.attrs import OnnxAttrs, UnaryAttrs
@@ -273,6 +273,8 @@ class _Importer:
         given = {n: t for n, t in zip(node.input, inputs) if t is not None}
         foreseen = [(shape, ELEMENT[element].itemsize) for element, shape in self._foreseen(node, name, inputs, outer)]
         self._budget.spend(node, name, inputs, foreseen)
+        if not foreseen and sum(t.elements * t.dtype.itemsize for t in given.values()) > UNFORESEEN:
+            return False
         results = fold(node, self._opset(node), {**given, **outer})
         if results is None:
             return False
