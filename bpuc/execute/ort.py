@@ -18,6 +18,7 @@ from bpuc.ir import Graph, Op, Tensor
 from bpuc.ops.base import Array
 
 ROOM = 24 << 20  # bytes of tensors that a session may show at once
+CONSTANTS = 1 << 30  # bytes of constants that a session's model may hold; protobuf ends at twice that
 
 
 class Session(Protocol):
@@ -77,7 +78,7 @@ class FloatExecutor:
     """A graph and a set of tensors to look at.
 
     All tensors that a session is to show exist at once. So a graph with much to look at becomes several sessions, one
-    after another, each with at most `ROOM` bytes of such tensors (or a single op).
+    after another, each with at most `ROOM` bytes of such tensors and `CONSTANTS` bytes of constants (or a single op).
 
     Args:
         graph: with float tensors.
@@ -154,19 +155,20 @@ class _Part:
 def _cut(graph: Graph, taps: set[str]) -> list[tuple[list[Op], list[Tensor]]]:
     """The ops in consecutive parts, each with its results that are taps or read by later parts.
 
-    Nothing where one session does: few bytes, or taps that are no tensors but ports of the graph.
+    Nothing where one session does: few bytes to show and to hold, or taps that are no tensors but ports of the graph.
     """
     ops = list(graph)
     if not taps <= {t.name for op in ops for t in op.outputs}:
         return []
     parts: list[list[Op]] = [[]]
-    room = ROOM
+    room, left = ROOM, CONSTANTS
     for op in ops:
         size = sum(t.elements * t.dtype.numpy.itemsize for t in op.outputs if t.name in taps)
-        if size > room and parts[-1]:
+        held = sum(t.const.nbytes for t in op.inputs if t is not None and t.const is not None)
+        if (size > room or held > left) and parts[-1]:
             parts.append([])
-            room = ROOM
-        room -= size
+            room, left = ROOM, CONSTANTS
+        room, left = room - size, left - held
         parts[-1].append(op)
     if len(parts) == 1:
         return []
@@ -202,6 +204,8 @@ def _refusals(name: str) -> Iterator[None]:
     """Turn what onnxruntime throws into an error that names the model."""
     try:
         yield
+    except ModelError:
+        raise
     except Exception as e:  # its exceptions have no common base
         raise ModelError(
             f"onnxruntime cannot run {name}: {str(e).strip()}",

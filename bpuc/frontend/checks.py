@@ -11,7 +11,7 @@ from onnx import GraphProto, NodeProto, TensorProto
 from bpuc.base.dtypes import DType
 from bpuc.base.errors import ModelError
 from bpuc.frontend.order import subgraphs
-from bpuc.frontend.types import ELEMENT, array_of, attributes, type_name
+from bpuc.frontend.types import ELEMENT, array_of, attributes, in_float32, type_name
 from bpuc.ir import Tensor
 from bpuc.ops.base import Array
 
@@ -111,12 +111,13 @@ def constant(name: str, array: Array) -> Tensor:
         ) from e
 
 
-def initializer(proto: TensorProto, readers: frozenset[str]) -> Tensor:
+def initializer(proto: TensorProto, readers: frozenset[str], stored: Array | None = None) -> Tensor:
     """A constant from its protobuf.
 
     Args:
         proto: the initializer.
         readers: op types that read it.
+        stored: its values, where the protobuf does not hold them.
 
     Raises:
         ModelError: its type is not supported, its data are damaged, or it holds NaN or infinite values.
@@ -127,7 +128,7 @@ def initializer(proto: TensorProto, readers: frozenset[str]) -> Tensor:
     if proto.data_type not in ELEMENT:
         raise ModelError(f"{where} has element type {type_name(proto.data_type)}, which is not supported", where=where)
     try:
-        array = array_of(proto)
+        array = array_of(proto) if stored is None else in_float32(stored, proto.data_type)
     except (ValueError, TypeError) as e:
         raise ModelError(f"{where} is damaged: {e}", where=where, want=f"data for shape {list(proto.dims)}") from e
     if not readers or not readers <= UNBOUNDED:

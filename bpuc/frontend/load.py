@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+import math
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import onnx
 import onnx.inliner
 import onnx.shape_inference
 import onnx.version_converter
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 
-from bpuc.base.errors import ModelError, did_you_mean
+from bpuc.base.errors import FileError, ModelError, did_you_mean
 from bpuc.base.files import read_bytes
+from bpuc.frontend.types import ELEMENT
+from bpuc.ops.base import Array
 
 OLDEST_OPSET = 7
+LARGE = 16 << 20  # bytes of an external tensor that is mapped in place of read
 HELP = "pass an ONNX model file, as torch.onnx.export or onnx.save write it"
 
 
@@ -24,13 +30,15 @@ HELP = "pass an ONNX model file, as torch.onnx.export or onnx.save write it"
 class Source:
     """A model file that was read: every tensor carries its data, functions are inlined.
 
-    sha256: of the file, then of the external files in the order of their first use.
+    sha256: of the file, then of the external files in the order of their first use. large: by name, initializers of the
+    graph that stay in their external file and are read as they are needed; the model holds no data of them.
     """
 
     path: Path
     model: ModelProto
     opset: int
     sha256: str
+    large: Mapping[str, Array] = field(default_factory=dict)
 
 
 def load(path: str | Path) -> Source:
@@ -61,12 +69,13 @@ def load(path: str | Path) -> Source:
     _check_text(path, model.graph)
     opset = _opset(path, model)
     digest = hashlib.sha256(data)
-    _load_external(path, model, digest)
+    # the converter and the inliner want models that are complete
+    large = _load_external(path, model, digest, in_place=opset < OLDEST_OPSET or bool(model.functions))
     if opset < OLDEST_OPSET:
         model, opset = _upgrade(path, model, opset)
     if model.functions:
         model = onnx.inliner.inline_local_functions(model)
-    return Source(path, model, opset, digest.hexdigest())
+    return Source(path, model, opset, digest.hexdigest(), large)
 
 
 def _check_text(path: Path, graph: GraphProto) -> None:
@@ -158,9 +167,11 @@ def tensors_of_node(node: NodeProto) -> Iterator[TensorProto]:
                 yield from tensors_of(graph)
 
 
-def _load_external(path: Path, model: ModelProto, digest: hashlib._Hash) -> None:
-    """Read external tensors into the model; only files below the model's folder are read."""
-    files: dict[str, bytes] = {}
+def _load_external(path: Path, model: ModelProto, digest: hashlib._Hash, in_place: bool) -> dict[str, Array]:
+    """Read external tensors into the model, or map large ones; only files below the model's folder are read."""
+    files: dict[str, Path] = {}
+    large: dict[str, Array] = {}
+    initializers = {id(t) for t in model.graph.initializer}
     for tensor in tensors_of(model.graph):
         if tensor.data_location != TensorProto.EXTERNAL:
             continue
@@ -168,22 +179,51 @@ def _load_external(path: Path, model: ModelProto, digest: hashlib._Hash) -> None
         location = entries.get("location", "")
         if location not in files:
             files[location] = _external_file(path, tensor.name, location)
-            digest.update(files[location])
-        data = files[location]
+            _hash(files[location], digest)
+        size = files[location].stat().st_size
         try:
             offset = int(entries.get("offset", 0))
-            length = int(entries.get("length", len(data) - offset))
+            length = int(entries.get("length", size - offset))
         except ValueError as e:
             raise _external_error(path, tensor.name, location, f"its offset or length is no number ({e})") from e
-        if offset < 0 or length < 0 or offset + length > len(data):
-            reason = f"it ends at byte {len(data)}, needed are bytes {offset} to {offset + length}"
+        if offset < 0 or length < 0 or offset + length > size:
+            reason = f"it ends at byte {size}, needed are bytes {offset} to {offset + length}"
             raise _external_error(path, tensor.name, location, reason)
-        tensor.raw_data = data[offset : offset + length]
+        mapped = (
+            None if in_place or id(tensor) not in initializers else _mapped(tensor, files[location], offset, length)
+        )
+        if mapped is None:
+            with files[location].open("rb") as f:
+                f.seek(offset)
+                tensor.raw_data = f.read(length)
+        else:
+            large[tensor.name] = mapped
         tensor.data_location = TensorProto.DEFAULT
         del tensor.external_data[:]
+    return large
 
 
-def _external_file(path: Path, name: str, location: str) -> bytes:
+def _mapped(tensor: TensorProto, file: Path, offset: int, length: int) -> Array | None:
+    """A large tensor's array in its file; None for small ones, and for what an array cannot show as it is stored."""
+    if length < LARGE or tensor.data_type not in ELEMENT or sys.byteorder != "little":
+        return None
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
+    shape = tuple(tensor.dims)
+    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != length:
+        return None  # damaged: reading it says so
+    return np.memmap(file, dtype, "r", offset, shape)
+
+
+def _hash(file: Path, digest: hashlib._Hash) -> None:
+    try:
+        with file.open("rb") as f:
+            while block := f.read(1 << 22):
+                digest.update(block)
+    except OSError as e:
+        raise FileError(f"cannot read external data {file}: {e.strerror or e}") from e
+
+
+def _external_file(path: Path, name: str, location: str) -> Path:
     folder = path.parent.resolve()
     target = (folder / location).resolve()
     if not location or not target.is_relative_to(folder) or target == folder:
@@ -191,7 +231,7 @@ def _external_file(path: Path, name: str, location: str) -> bytes:
     if not target.is_file():
         near = did_you_mean(Path(location).name, sorted(p.name for p in folder.iterdir()))
         raise _external_error(path, name, location, "there is no such file", near)
-    return read_bytes(target, "external data")
+    return target
 
 
 def _external_error(path: Path, name: str, location: str, reason: str, hint: str | None = None) -> ModelError:

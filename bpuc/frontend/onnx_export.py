@@ -20,6 +20,7 @@ from bpuc.ops.base import Array
 
 OPSET = 20  # the forms that the op files write
 IR_VERSION = 9
+MOST_BYTES = 2000 << 20  # of constants in one model: protobuf ends at 2 GB
 
 
 class Writer:
@@ -32,7 +33,7 @@ class Writer:
         self._names = set(taken)
         self._operands: dict[Tensor, str] = {}
         self._op: Op | None = None
-        self._count = 0
+        self._count = self._bytes = 0
 
     def write(self, op: Op) -> None:
         """Append the nodes of one op."""
@@ -94,6 +95,15 @@ class Writer:
 
     def const(self, array: Array | float, hint: str) -> str:
         value: Array = np.array(array, np.float32) if isinstance(array, float) else array
+        self._bytes += value.nbytes
+        if self._bytes > MOST_BYTES:
+            where = f"node '{self._op.name}'" if self._op is not None else None
+            raise ModelError(
+                f"constants of {self._bytes >> 20} MB are too much for one ONNX model; the last is '{hint}'",
+                where=where,
+                want=f"up to {MOST_BYTES >> 20} MB of float32 in a part that runs on the CPU",
+                hint="leave this step out of the model, or split the constant",
+            )
         name = self.temp(hint)
         self.initializers[name] = tensor_proto(value, name)
         return name

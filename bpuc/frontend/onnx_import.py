@@ -107,7 +107,7 @@ class _Importer:
         self._infer = {opset: Inference(opset, ir_version) for opset in (self.opset, pairs)}
         self._checker = {opset: NodeChecker(opset, ir_version) for opset in (self.opset, pairs)}
         self._quantizers: dict[Tensor, tuple[Tensor, QuantInfo]] = {}
-        self._budget = Budget()
+        self._budget, self._large = Budget(), source.large
         self._initializers(self.proto)
         self._branch = ""  # name of the If whose branch is being inlined
 
@@ -167,7 +167,7 @@ class _Importer:
             if proto.name in seen:
                 raise ModelError(f"initializer '{proto.name}' is there twice", where=f"initializer '{proto.name}'")
             seen.add(proto.name)
-            tensor = initializer(proto, frozenset(readers.get(proto.name, ())))
+            tensor = initializer(proto, frozenset(readers.get(proto.name, ())), self._large.get(proto.name))
             self._budget.stored += tensor.elements * tensor.dtype.itemsize
             self.build.values[proto.name] = tensor
         if any(proto.data_type in FLOATS for proto in graph.initializer):

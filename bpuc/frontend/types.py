@@ -37,10 +37,14 @@ def type_name(element: int) -> str:
 
 
 def array_of(tensor: TensorProto) -> Array:
-    """A constant's array, in float32 where it is of another floating type; values beyond float32 become its ends."""
-    array = onnx.numpy_helper.to_array(tensor)
-    if tensor.data_type in FLOATS:
-        if tensor.data_type == TensorProto.DOUBLE:
+    """A constant's array, in float32 where it is of another floating type."""
+    return in_float32(onnx.numpy_helper.to_array(tensor), tensor.data_type)
+
+
+def in_float32(array: Array, element: int) -> Array:
+    """An array of an ONNX element type, in float32 where it is another floating type; larger values become its ends."""
+    if element in FLOATS:
+        if element == TensorProto.DOUBLE:
             limit = np.finfo(np.float32).max
             array = np.where(np.isfinite(array), np.clip(array, -limit, limit), array)
         array = array.astype(np.float32)

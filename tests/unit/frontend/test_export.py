@@ -10,7 +10,7 @@ from bpuc.base.dtypes import DType
 from bpuc.base.errors import DataError, ModelError
 from bpuc.execute import ort
 from bpuc.execute.ort import FloatExecutor
-from bpuc.frontend import export_float, export_op
+from bpuc.frontend import export_float, export_op, onnx_export
 from bpuc.ir import Graph, QuantParams, Tensor
 from bpuc.ops.attrs import ConvAttrs, EltwiseAttrs, MatMulAttrs, NoAttrs
 from tests.unit.ops.onnx_cases import imported, model, run, values
@@ -165,3 +165,21 @@ def test_executor_names_what_onnxruntime_refuses(tmp_path):
     executor = FloatExecutor(imported(proto, tmp_path).graph, ["y"])
     with pytest.raises(ModelError, match="onnxruntime cannot run test"):
         list(executor.run({"x": values((2, 3))}))
+
+
+def two_products(tmp_path):
+    nodes = [node("MatMul", ["x", "a"], ["h"]), node("MatMul", ["h", "b"], ["y"])]
+    constants = {"a": values((4, 4), 1), "b": values((4, 4), 2)}
+    return model(nodes, {"x": [2, 4]}, ["y"], constants)
+
+
+def test_constants_too_large_for_one_session_are_held_by_several(tmp_path, monkeypatch):
+    monkeypatch.setattr(ort, "CONSTANTS", 100)  # bytes: one of the two
+    monkeypatch.setattr(onnx_export, "MOST_BYTES", 100)
+    proto = two_products(tmp_path)
+    graph, x = imported(proto, tmp_path).graph, values((2, 4), 3)
+    found = dict(FloatExecutor(graph, ["h", "y"]).run({"x": x}))
+    np.testing.assert_allclose(found["y"], run(proto, {"x": x})["y"], rtol=1e-6)
+    with pytest.raises(ModelError, match="too much for one ONNX model") as caught:
+        export_float(graph)
+    assert caught.value.where == "node 'MatMul_y'"

@@ -6,7 +6,7 @@ import pytest
 
 from bpuc.base.dtypes import DType
 from bpuc.base.errors import ModelError
-from bpuc.frontend import export_float, import_model
+from bpuc.frontend import export_float, import_model, load
 from tests.unit.ops.onnx_cases import imported, model, run, values
 
 h = onnx.helper
@@ -130,7 +130,10 @@ def external(folder, location="w.bin", **entries):
     return path
 
 
-def test_external_data(tmp_path):
+@pytest.mark.parametrize("large", [1, 1 << 20])
+def test_external_data(large, tmp_path, monkeypatch):
+    """Read, or mapped where they lie."""
+    monkeypatch.setattr(load, "LARGE", large)
     path = external(tmp_path / "m")
     first = import_model(path)
     (op,) = first.graph
@@ -156,6 +159,21 @@ def test_external_data_that_cannot_be_used(location, entries, words, tmp_path):
     with pytest.raises(ModelError, match=words) as caught:
         import_model(external(tmp_path / "m", location, **entries))
     assert caught.value.where == "initializer 'c'"
+
+
+@pytest.mark.parametrize("element", ["float16", "float64", "int8"])
+def test_large_external_data_of_other_types(element, tmp_path, monkeypatch):
+    monkeypatch.setattr(load, "LARGE", 1)
+    array = np.arange(-16, 16).astype(element).reshape(4, 8)
+    path = external(tmp_path / "m")
+    proto = onnx.load(path, load_external_data=False)
+    proto.graph.initializer[0].data_type = h.np_dtype_to_tensor_dtype(array.dtype)
+    del proto.graph.initializer[0].external_data[1:]  # the location stays
+    proto.graph.node[0].CopyFrom(node("Cast", ["c"], ["y"], to=1))
+    path.write_bytes(proto.SerializeToString())
+    (tmp_path / "m" / "w.bin").write_bytes(array.tobytes())
+    (op,) = import_model(path).graph
+    np.testing.assert_array_equal(op.input(0).value(), array.astype(np.float32))
 
 
 def test_link_out_of_the_folder_is_refused(tmp_path):
