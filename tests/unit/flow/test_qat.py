@@ -34,6 +34,9 @@ g (float[1, 2, 4, 4] x) => (float[1, 4, 4, 4] y)
 }"""
 
 
+FLOAT_WEIGHTS = "float[2, 2, 1, 1] w = {0.0234375, -0.0390625, 1.984375, 1.0}"  # the same, times their scales
+
+
 def compiled(text: str | onnx.ModelProto, folder: Path, assume: bool = False, **options: Any) -> Any:
     proto = onnx.parser.parse_model(text) if isinstance(text, str) else text
     (folder / "m.onnx").write_bytes(proto.SerializeToString())
@@ -130,3 +133,17 @@ def test_a_calibration_of_a_quantized_model_holds_the_file_s_scales(tmp_path: Pa
     _, program = compiled(QDQ, tmp_path, calib=str(tmp_path / "c.json"))
     known = scales(program)
     assert (known["x"], known["wd"], known["y"]) == (0.03125, [0.0078125, 0.015625], 0.0625)
+
+
+def test_a_model_of_fake_quant_nodes_from_yaml(tmp_path: Path) -> None:
+    """As PyTorch exports it for opset 11: weights in float behind a Q/DQ pair of their own, an axis in it."""
+    text = QDQ.replace('"": 13', '"": 11').replace("int8[2, 2, 1, 1] w = {3, -5, 127, 64}", FLOAT_WEIGHTS)
+    text = text.replace("wd = Dequ", "wq = QuantizeLinear <axis = 0> (w, sw, zw) wd = Dequ")
+    text = text.replace("DequantizeLinear <axis = 0> (w,", "DequantizeLinear <axis = 0> (wq,")
+    (tmp_path / "m.onnx").write_bytes(onnx.parser.parse_model(text).SerializeToString())
+    (tmp_path / "c.yaml").write_text(
+        "model_parameters: {onnx_model: m.onnx, march: bayes-e}\ncalibration_parameters: {calibration_type: load}"
+    )
+    program = compile_model(make_request(None, config=str(tmp_path / "c.yaml"), threads=1), assume=False).program
+    known = scales(program)
+    assert (known["x"], known["y"], known["wd"]) == (0.03125, 0.0625, [0.0078125, 0.015625])

@@ -39,9 +39,9 @@ def net(tmp_path: Path) -> Path:
     return tmp_path / "net.onnx"
 
 
-def request(net: Path, **options: Any) -> Any:
+def request(net: Path, march: str = "bayes-e", **options: Any) -> Any:
     given = {"data": str(net.with_name("d.npz")), "observer": "min_max", "threads": 1, "effort": 0, **options}
-    return make_request(str(net), "bayes-e", **given)
+    return make_request(str(net), march, **given)
 
 
 def steps_off(found: dict[str, Any], expected: dict[str, Any], program: Any) -> float:
@@ -49,7 +49,10 @@ def steps_off(found: dict[str, Any], expected: dict[str, Any], program: Any) -> 
     return max(float(np.abs(found[n] - expected[n]).max() / scale[n]) for n in expected)
 
 
-@pytest.mark.parametrize("options", [{}, {"share_scales": "never"}, {"template": "int16"}, ISLAND])
+MARCHES = [{"march": m} for m in ("bernoulli2", "bayes", "nash-e", "nash-m", "nash-p")]
+
+
+@pytest.mark.parametrize("options", [{}, {"share_scales": "never"}, {"template": "int16"}, ISLAND, *MARCHES])
 def test_stages_run_in_onnxruntime_close_to_the_program(net: Path, tmp_path: Path, options: dict[str, Any]) -> None:
     stages = tmp_path / "stages"
     program = compile_model(request(net, keep_stages=str(stages), **options)).program
@@ -63,8 +66,9 @@ def test_stages_run_in_onnxruntime_close_to_the_program(net: Path, tmp_path: Pat
         kinds = {n.op_type for n in proto.graph.node}
         assert ("QuantizeLinear" in kinds) == (names.index(name) > 1)
         off = steps_off(run(proto, {"x": x}), expected, program)
-        if name in ("ptq", "quantized") and "template" not in options:
-            assert off <= 1.01  # rounding of ties, and of a sigmoid's table
+        if name in ("ptq", "quantized"):
+            # rounding of ties, and of a sigmoid's table, which in 16 bits has lines between its entries
+            assert off <= (64 if "template" in options else 1.01)
     stored = [t for t in proto.graph.initializer if t.name == "w_quantized"]
     assert [t.data_type for t in stored] == [onnx.TensorProto.INT8]
 
