@@ -10,6 +10,7 @@ from typing import Any
 from bpuc.base.errors import ConfigError, did_you_mean
 from bpuc.base.files import make_folder, write_atomic
 from bpuc.data import InputSpec, random_data
+from bpuc.flow.file_scales import rounded_by_file
 from bpuc.flow.probe import results
 from bpuc.flow.request import Request
 from bpuc.flow.twice import tell_twice_in_model
@@ -46,7 +47,7 @@ def prepare(request: Request) -> Prepared:
     graph.input_names = [t.name for t in graph.inputs]
     _cut_at(graph, request.options.output_nodes)
     inputs = [InputSpec(t.name, t.shape, t.dtype.value) for t in graph.inputs]
-    ctx = PassContext(options=request.options)
+    ctx = PassContext(options=request.options, rounded_by_file=rounded_by_file(model))
     ctx.target = get_target(request.march).with_hardware(request.hardware) if request.march else None
     for code, message, where in model.warnings:
         ctx.warn(code, message, where)

@@ -10,10 +10,11 @@ import numpy as np
 from bpuc.base.dtypes import DType
 from bpuc.base.errors import ConfigError
 from bpuc.calibrate import Calibration
+from bpuc.flow.file_scales import file_scales
 from bpuc.flow.prepare import Prepared
 from bpuc.ir import Graph, Tensor
 from bpuc.passkit import PassContext
-from bpuc.passkit.context import FileScale, Range
+from bpuc.passkit.context import Range
 from bpuc.passkit.scales import moves, quantized_tensors
 from bpuc.passkit.weights import per_channel, with_weights
 
@@ -24,16 +25,13 @@ _BOUNDED = {"Softmax": 1.0, "Sigmoid": 1.0, "Tanh": 1.0, "HardSigmoid": 1.0}
 def take_file_scales(prepared: Prepared) -> None:
     """Put the file's scales into the context: of tensors, of weights, and ranges that follow from them."""
     ctx, graph = prepared.ctx, prepared.graph
+    known = file_scales(prepared.model)
     for tensor in graph.tensors():
-        info = prepared.model.quantized.get(tensor.name)
-        if info is None or tensor.const is not None or len(info.scale) != 1 or not np.isfinite(info.scale[0]):
+        if tensor.name not in known or tensor.const is not None:
             continue
-        low, high = info.range
-        if not info.scale[0] > 0 or max(-low, high) <= 0:
-            continue
-        wide = info.dtype in (DType.INT16, DType.UINT16)
-        ctx.file_scales[tensor.name] = FileScale(info.scale[0], low, high, wide)
-        if wide:
+        ctx.file_scales[tensor.name] = known[tensor.name]
+        low, high = known[tensor.name].low, known[tensor.name].high
+        if known[tensor.name].wide:
             ctx.calibrated_dtypes.setdefault(tensor.name, "int16")
         seen = ctx.ranges.get(tensor.name)
         if seen is None or seen.assumed:

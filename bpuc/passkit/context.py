@@ -195,6 +195,8 @@ class PassContext:
     # scales in the model file, by tensor; the tensors that are fixed at them
     file_scales: dict[str, FileScale] = field(default_factory=dict)
     fixed_by_file: set[str] = field(default_factory=set)
+    # tensors that the model file rounds to a scale that a symmetric type has; known before there are ranges
+    rounded_by_file: frozenset[str] = frozenset()
     warnings: list[Warn] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
     rescales: list[RescaleRecord] = field(default_factory=list)

@@ -2,7 +2,8 @@
 
     Conv(x) + r  ->  Conv with residual r         (ConvTranspose and Linear too)
 
-One requantization instead of two. Of two candidates the later one takes the other as its residual.
+One requantization instead of two. Of two candidates the later one takes the other as its residual. A result that a
+quantized model file rounds to a scale of its own stays apart: the network was made with that rounding.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class FuseResidual(Pass):
                 continue
             sides = [(i, graph.producer(add.input(i))) for i in (0, 1)]
             able = [(order[p], i, p) for i, p in sides if p is not None and _can_take(graph, p, add)]
+            able = [c for c in able if c[2].out.name not in ctx.rounded_by_file]
             if not able:
                 continue
             _, index, op = max(able, key=lambda c: c[0])

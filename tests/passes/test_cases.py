@@ -117,6 +117,8 @@ def _context(words: list[str]) -> tuple[PassContext, dict[str, object]]:
             case "--file-scale":
                 scale, low, high = map(float, amount.split(","))
                 ctx.file_scales[name] = FileScale(scale, low, high)
+            case "--rounded-by-file":
+                ctx.rounded_by_file |= {value}
             case "--fixed-by-file":
                 ctx.fixed_by_file.add(value)
             case "--qat-scales":

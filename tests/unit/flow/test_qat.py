@@ -36,6 +36,10 @@ g (float[1, 2, 4, 4] x) => (float[1, 4, 4, 4] y)
 
 FLOAT_WEIGHTS = "float[2, 2, 1, 1] w = {0.0234375, -0.0390625, 1.984375, 1.0}"  # the same, times their scales
 
+FOUR_CHANNELS = (
+    "{3, -5, 127, 64, 9, 8, -100, 30}, float[4] sw = {0.0078125, 0.015625, 0.01, 0.02}, int8[4] zw = {0, 0, 0, 0}"
+)
+
 
 def compiled(text: str | onnx.ModelProto, folder: Path, assume: bool = False, **options: Any) -> Any:
     proto = onnx.parser.parse_model(text) if isinstance(text, str) else text
@@ -147,3 +151,23 @@ def test_a_model_of_fake_quant_nodes_from_yaml(tmp_path: Path) -> None:
     program = compile_model(make_request(None, config=str(tmp_path / "c.yaml"), threads=1), assume=False).program
     known = scales(program)
     assert (known["x"], known["y"], known["wd"]) == (0.03125, 0.0625, [0.0078125, 0.015625])
+
+
+def test_a_sum_of_rounded_results_is_that_of_the_file(tmp_path: Path) -> None:
+    """Conv, its result rounded, and a shortcut. Fused, a fifth of the integers would be others than onnxruntime's."""
+    text = """
+    <ir_version: 8, opset_import: ["": 13]> g (float[1, 2, 8, 8] x) => (float[1, 2, 8, 8] y)
+    <float sx = {0.03}, int8 z = {0}, float sa = {0.2}, float sy = {0.07},
+     int8[2, 2, 1, 1] w = {3, -5, 127, 64}, float[2] sw = {0.0078, 0.0155}, int8[2] zw = {0, 0}>
+    {
+      xq = QuantizeLinear(x, sx, z)      xd = DequantizeLinear(xq, sx, z)
+      wd = DequantizeLinear <axis = 0> (w, sw, zw)
+      a = Conv(xd, wd)
+      aq = QuantizeLinear(a, sa, z)      ad = DequantizeLinear(aq, sa, z)
+      c = Add(ad, xd)
+      cq = QuantizeLinear(c, sy, z)      y = DequantizeLinear(cq, sy, z)
+    }"""
+    proto, program = compiled(text, tmp_path)
+    assert [n["op"] for n in program.report["nodes"] if n["device"] == "BPU"] == ["Conv", "Add"]
+    x = np.random.default_rng(4).uniform(-4, 4, (1, 2, 8, 8)).astype(np.float32)
+    assert np.mean(run_program(program, {"x": x})["y"] == run(proto, {"x": x})["y"]) > 0.98
