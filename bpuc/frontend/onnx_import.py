@@ -19,7 +19,7 @@ from bpuc.frontend.fold import fold, runs_long
 from bpuc.frontend.inputs import Warnings, input_tensors
 from bpuc.frontend.load import Source, load
 from bpuc.frontend.order import captures, name_nodes, ordered
-from bpuc.frontend.qdq import NOT_NEGATIVE, QuantInfo, quant_info
+from bpuc.frontend.qdq import QuantInfo, Signs, quant_info
 from bpuc.frontend.qlinear import to_float_ops
 from bpuc.frontend.qmoves import move_in_float
 from bpuc.frontend.shapes import Inference
@@ -97,6 +97,7 @@ class _Importer:
         to_float_ops(self.proto, self.opset)
         move_in_float(self.proto)
         self.graph = Graph(self.proto.name or "graph")
+        self._signs = Signs(self.graph)
         self.build = GraphBuilder(self.graph, self.proto.node)
         self.warnings: Warnings = []
         self.quantized: dict[str, QuantInfo] = {}
@@ -329,7 +330,7 @@ class _Importer:
         """A Q/DQ pair is dropped; where its range starts at 0 it may stand for a Relu or Relu6, and stays as Clip."""
         low, high = info.range
         producer = self.graph.producer(source)
-        if low == 0.0 and producer is not None and producer.kind not in NOT_NEGATIVE:
+        if low == 0.0 and producer is not None and not self._signs.never_negative(source):
             self.build.op("Clip", UnaryAttrs((("min", low), ("max", high))), [source], [out], "Clip")
             self.quantized[out.name] = info
         else:

@@ -9,10 +9,41 @@ from typing import Any
 import numpy as np
 
 from bpuc.base.dtypes import DType
-from bpuc.ir import Tensor
+from bpuc.ir import Graph, Tensor
 
-# kinds of op whose results are never below 0
-NOT_NEGATIVE = frozenset({"Relu", "Sigmoid", "HardSigmoid", "Softmax", "Clip"})
+# kinds of op whose results are never below 0, and those of which that holds where it holds for all operands
+_NOT_NEGATIVE = frozenset({"Relu", "Sigmoid", "HardSigmoid", "Softmax", "Abs", "Exp", "Sqrt"})
+_KEEPS_SIGN = {"Reshape", "Transpose", "Slice", "Split", "Concat", "Expand", "Tile", "DepthToSpace", "SpaceToDepth"}
+_KEEPS_SIGN |= {"Resize", "MaxPool", "AveragePool", "ReduceMean", "ReduceMax", "ReduceSum", "Add", "Mul"}
+
+
+class Signs:
+    """Which tensors of a graph that grows are never below 0, as far as the kinds of ops tell."""
+
+    def __init__(self, graph: Graph):
+        self._graph = graph
+        self._known: dict[Tensor, bool] = {}
+
+    def never_negative(self, tensor: Tensor) -> bool:
+        """Whether no value of the tensor is below 0; looks back op by op, without recursion."""
+        stack = [tensor]
+        while stack:
+            t = stack[-1]
+            op = self._graph.producer(t)
+            operands = [o for o in op.inputs if o is not None] if op is not None and op.kind in _KEEPS_SIGN else []
+            open_ones = [o for o in operands if o not in self._known]
+            if t not in self._known and open_ones:
+                stack += open_ones
+                continue
+            stack.pop()
+            if t.const is not None:
+                self._known[t] = bool((t.const >= 0).all())
+            elif op is not None and op.kind == "Clip":
+                self._known[t] = float(dict(getattr(op.attrs, "params", ())).get("min", -1.0)) >= 0
+            else:
+                positive = op is not None and op.kind in _NOT_NEGATIVE
+                self._known[t] = positive or (bool(operands) and all(self._known[o] for o in operands))
+        return self._known[tensor]
 
 
 @dataclass(frozen=True)

@@ -101,3 +101,24 @@ def test_a_march_without_sixteen_bits_says_so(tmp_path):
     told = {w["code"]: w["message"] for w in program.report["warnings"]}
     assert "no int16 activations" in told["int16"]
     assert {t["dtype"] for t in program.report["tensors"] if t["name"] == "x"} == {"int8"}
+
+
+CLIPPED = {  # what stands before a Q/DQ pair whose range starts at 0 -> whether the pair may cut something off
+    "a = Relu(x) b = Transpose <perm = [1, 0]> (a)": False,
+    "a = Abs(x) c = Sigmoid(x) b = Add(a, c)": False,
+    "a = Relu(x) b = Concat <axis = 0> (a, x)": True,
+    "b = Clip(x, minus)": True,
+    "b = Clip(x, nothing)": False,
+    "b = Add(x, x)": True,
+}
+
+
+@pytest.mark.parametrize("text", CLIPPED)
+def test_a_range_from_zero_cuts_what_may_be_negative(text, tmp_path):
+    head = '<ir_version: 8, opset_import: ["": 13]> g (float[2, 4] x) => (float[?] y) <float s = {0.03125}, '
+    head += "uint8 z = {0}, float minus = {-1.0}, float nothing = {0.0}> {"
+    proto = onnx.parser.parse_model(
+        f"{head} {text} q = QuantizeLinear(b, s, z) d = DequantizeLinear(q, s, z) y = Neg(d) }}"
+    )
+    kinds = [op.kind for op in imported(proto, tmp_path).graph]
+    assert kinds.count("Clip") == CLIPPED[text] + text.count("Clip")
