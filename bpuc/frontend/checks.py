@@ -58,6 +58,8 @@ class NodeChecker:
             except onnx.checker.ValidationError as e:
                 reason = str(e).strip().splitlines()[0]
                 raise ModelError(f"node '{name}' ({node.op_type}) is not valid: {reason}", where=where) from e
+        else:
+            self._check_attributes(node, name)
         if node.op_type == "BatchNormalization" and self._trains(node):
             raise ModelError(
                 f"node '{name}' (BatchNormalization) is in training mode: its result depends on the whole batch",
@@ -71,6 +73,19 @@ class NodeChecker:
                 where=where,
                 want="a model that gives the same result each time",
             )
+
+    def _check_attributes(self, node: NodeProto, name: str) -> None:
+        """What onnx's checker says of attributes; it would also want all that a body reads from outside."""
+        known = onnx.defs.get_schema(node.op_type, self._opset, "").attributes
+        given = {a.name: a.type for a in node.attribute}
+        for attribute, kind in given.items():
+            if attribute not in known or int(known[attribute].type.value) != kind:
+                reason = f"its attribute '{attribute}' is none of its kind"
+                raise ModelError(f"node '{name}' ({node.op_type}) is not valid: {reason}", where=f"node '{name}'")
+        lacking = [a for a, schema in known.items() if schema.required and a not in given]
+        if lacking:
+            reason = f"it has no attribute '{lacking[0]}'"
+            raise ModelError(f"node '{name}' ({node.op_type}) is not valid: {reason}", where=f"node '{name}'")
 
     def _trains(self, node: NodeProto) -> bool:
         """Before opset 14 more than one output meant training."""

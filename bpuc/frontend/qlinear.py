@@ -102,7 +102,8 @@ def _form(node: NodeProto, known: Mapping[str, TensorProto], opset: int) -> Form
     if values.get("channels_last") or older or scaled:
         return None
     channels = _size(known, node.input[form.operands[1][1]]) if form.weights is not None else 1
-    rank = len(known[node.input[form.weights]].dims) if form.weights is not None and channels > 1 else 0
+    weights = known.get(node.input[form.weights]) if form.weights is not None else None
+    rank = len(weights.dims) if weights is not None else 0
     return form if channels == 1 or (channels > 1 and (form.op == "Conv" or rank == 2)) else None
 
 

@@ -76,3 +76,32 @@ def test_scales_without_their_data(tmp_path):
     proto.graph.initializer[0].ClearField("float_data")
     with pytest.raises(ModelError, match="'s' is damaged"):
         imported(proto, tmp_path)
+
+
+IF = """<ir_version: 8, opset_import: ["": 17]> g (float[1] x) => (float[1] y) <bool yes = {1}> {
+  y = If(yes) <then_branch = t () => (float[1] u) { u = Relu(x) },
+               else_branch = e () => (float[1] v) { v = Neg(x) }> }"""
+
+
+@pytest.mark.parametrize("damage", ["type", "name", "missing"])
+def test_a_branch_that_is_none(damage, tmp_path):
+    proto = onnx.parser.parse_model(IF)
+    branch = next(a for a in proto.graph.node[0].attribute if a.name == "then_branch")
+    if damage == "type":
+        branch.type = onnx.AttributeProto.GRAPHS
+    elif damage == "name":
+        branch.name = "than_branch"
+    else:
+        proto.graph.node[0].attribute.remove(branch)
+    with pytest.raises(ModelError, match=r"attribute 'th[ae]n_branch'"):
+        imported(proto, tmp_path)
+
+
+def test_weights_of_an_integer_convolution_that_are_no_constant(tmp_path):
+    """With one scale a channel, for which their rank is asked."""
+    proto = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["": 17]> g (int8[1, 2, 4, 4] x, int8[2, 2, 1, 1] w) => (int8[1, 2, 4, 4] y)
+        <float s = {1}, int8 z = {0}, float[2] sw = {1, 2}, int8[2] zw = {0, 0}>
+        { y = QLinearConv(x, s, z, w, sw, zw, s, z) }"""
+    )
+    assert [op.kind for op in imported(proto, tmp_path).graph]
