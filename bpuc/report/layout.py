@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 _SWEEPS = 6
-_STAND_INS = 40_000  # what passes more layers than fit in here is drawn straight
+_STAND_INS = 20_000  # what passes more layers than fit in here is drawn straight
 _STRAIGHT = {0: 1.0, 1: 3.0, 2: 9.0}  # pull of an edge by how many of its ends are stand-ins: long edges run straight
 
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import io
+import os
+from pathlib import Path
+
 import pytest
+from PIL import Image
 
 from bpuc.report import values as v
 from bpuc.report.html import render_html
@@ -46,6 +52,31 @@ def test_opens_from_disk(open_page, make, width):
     assert names(browser) == [v.clean(o["name"]) for o in perf["ops"]]
     assert js(browser, "return document.documentElement.scrollWidth") <= width
     assert js(browser, INK) > 500
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1440, 390])
+def test_screenshots(open_page, width, scheme):
+    """Each part shows several of its colours on the ground of its theme; BPUC_SCREENSHOTS=FOLDER keeps the pictures."""
+    browser = open_page(render_html(realistic(), "model.onnx"), width, scheme)
+    browser.execute_async_script(FRAMES)
+    for part, colours in (("summary", 5), ("timeline", 6), ("graph", 4), ("ops", 4), ("roofline", 3)):
+        box = js(browser, "const r = document.getElementById(arguments[0]).getBoundingClientRect(); "
+                 "return [r.left, r.top + scrollY, r.width, Math.min(r.height, 1500)]", part)  # fmt: skip
+        clip = dict(zip(("x", "y", "width", "height"), box)) | {"scale": 1}
+        shot = browser.execute_cdp_cmd("Page.captureScreenshot", {"clip": clip, "captureBeyondViewport": True})
+        raw = base64.b64decode(shot["data"])
+        if folder := os.environ.get("BPUC_SCREENSHOTS"):
+            (Path(folder) / f"{part}-{width}-{scheme}.png").write_bytes(raw)
+        image = Image.open(io.BytesIO(raw)).convert("RGB")
+        assert box[0] >= 0
+        assert box[0] + image.width <= width
+        found = sorted(image.getcolors(image.width * image.height), reverse=True)
+        ground = found[0][1]
+        assert (sum(ground) > 600) == (scheme == "light")
+        vivid = {c for n, c in found if n > 25 and max(c) - min(c) > 40}
+        assert len(vivid) >= colours, part
+    assert browser.get_log("browser") == []
 
 
 def test_hostile_names_run_nothing(open_page):
