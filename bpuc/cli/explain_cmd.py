@@ -23,13 +23,10 @@ def command(binary: str, topic: str, name: str | None, json_to: str | None) -> N
     from bpuc.report import explain
 
     report = load_program(binary).report
-    if topic == "rescales":
-        text = explain.explain_rescales(report, name)
-        value = {"rescales": report["rescales"], "avoided": report["avoided"]}
-    elif topic == "placement":
-        text = explain.explain_placement(report, name)
-        value = {"nodes": report["nodes"], "segments": report["segments"]}
-    else:
-        text = explain.explain_scales(report, name)
-        value = {"tensors": report["tensors"], "groups": report["groups"]}
+    told = {
+        "rescales": explain.explain_rescales,
+        "placement": explain.explain_placement,
+        "scales": explain.explain_scales,
+    }
+    text, value = told[topic](report, name), explain.records(report, topic, name)
     ui.emit(text.rstrip("\n"), value, json_to)

@@ -23,13 +23,7 @@ def explain_rescales(report: Record, name: str | None = None) -> str:
     Raises:
         ConfigError: `name` is in no rescale, and is no node or tensor of the report either.
     """
-    found, avoided = v.records(report, "rescales"), v.records(report, "avoided")
-    if name is not None:
-        nodes = {name, *(str(n.get("name")) for n in _nodes_named(report, name))}
-        found = [r for r in found if nodes & {str(r.get(k)) for k in ("name", "node", "tensor")}]
-        avoided = [r for r in avoided if nodes & {str(r.get(k)) for k in ("node", "tensor")}]
-        if not found and not avoided:
-            _known(report, name)
+    found, avoided = _rescales_named(report, name)
     if not found:
         out = [f"no rescales{'' if name is None else f' at {v.clean(name)}'}"]
     else:
@@ -81,10 +75,7 @@ def explain_placement(report: Record, name: str | None = None) -> str:
     """
     nodes = v.records(report, "nodes")
     if name is not None:
-        wanted = _nodes_named(report, name)
-        if not wanted:
-            _known(report, name, tensors=False)
-        return "\n\n".join(_node(n) for n in wanted) + "\n"
+        return "\n\n".join(_node(n) for n in _placed(report, name)) + "\n"
     cpu = [n for n in nodes if str(n.get("device")).upper() == "CPU"]
     segments = v.records(report, "segments")
     head = f"{v.several(len(nodes) - len(cpu), 'node')} on the BPU, {len(cpu)} on the CPU"
@@ -131,12 +122,55 @@ def explain_scales(report: Record, name: str | None = None) -> str:
         body = table(head, rows, [False, False, True, True, False, False], WIDTH)
         groups = v.several(len(v.records(report, "groups")), "group")
         return f"{body}\n\n{v.several(len(rows), 'tensor')}, {groups} of shared scales\n"
+    return "\n\n".join(_tensor(report, t) for t in _tensors_named(report, name)) + "\n"
+
+
+def records(report: Record, topic: str, name: str | None = None) -> dict[str, list[Record]]:
+    """What a topic's text is made of, for JSON: all records, or those that `name` means.
+
+    Raises:
+        ConfigError: as the texts.
+    """
+    if topic == "rescales":
+        found, avoided = _rescales_named(report, name)
+        return {"rescales": found, "avoided": avoided}
+    if topic == "placement":
+        nodes = v.records(report, "nodes") if name is None else _placed(report, name)
+        ids = {n.get("segment") for n in nodes}
+        return {"nodes": nodes, "segments": [s for s in v.records(report, "segments") if s.get("id") in ids]}
+    tensors = v.records(report, "tensors") if name is None else _tensors_named(report, name)
+    groups = {t.get("group") for t in tensors}
+    return {"tensors": tensors, "groups": [g for g in v.records(report, "groups") if g.get("id") in groups]}
+
+
+def _rescales_named(report: Record, name: str | None) -> tuple[list[Record], list[Record]]:
+    """The rescales of a rescale, node or tensor, and those avoided there."""
+    found, avoided = v.records(report, "rescales"), v.records(report, "avoided")
+    if name is None:
+        return found, avoided
+    nodes = {name, *(str(n.get("name")) for n in _nodes_named(report, name))}
+    found = [r for r in found if nodes & {str(r.get(k)) for k in ("name", "node", "tensor")}]
+    avoided = [r for r in avoided if nodes & {str(r.get(k)) for k in ("node", "tensor")}]
+    if not found and not avoided:
+        _known(report, name)
+    return found, avoided
+
+
+def _placed(report: Record, name: str) -> list[Record]:
+    wanted = _nodes_named(report, name)
+    if not wanted:
+        _known(report, name, tensors=False)
+    return wanted
+
+
+def _tensors_named(report: Record, name: str) -> list[Record]:
+    """The tensor of that name, else those that a node of that name makes."""
     outputs = {o for n in _nodes_named(report, name) for o in v.strings(n.get("outputs"))}
-    wanted = [t for t in v.records(report, "tensors") if t.get("name") == name]
-    wanted = wanted or [t for t in v.records(report, "tensors") if t.get("name") in outputs]
+    tensors = v.records(report, "tensors")
+    wanted = [t for t in tensors if t.get("name") == name] or [t for t in tensors if t.get("name") in outputs]
     if not wanted:
         _known(report, name)
-    return "\n\n".join(_tensor(report, t) for t in wanted) + "\n"
+    return wanted
 
 
 def _tensor(report: Record, t: Record) -> str:

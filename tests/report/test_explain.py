@@ -6,7 +6,7 @@ import pytest
 
 from bpuc.base.errors import ConfigError
 from bpuc.report.checktable import render_check
-from bpuc.report.explain import explain_placement, explain_rescales, explain_scales
+from bpuc.report.explain import explain_placement, explain_rescales, explain_scales, records
 from tests.report.report_samples import build_report, realistic
 
 
@@ -62,6 +62,37 @@ def test_rescales_of_one_name():
     with pytest.raises(ConfigError, match="no node or tensor named 'b_oot'") as e:
         explain_rescales(report, "b_oot")
     assert "'b_out'" in (e.value.hint or "")
+
+
+def test_what_a_rescale_has_at_stake():
+    report = build_report()
+    report["rescales"][0] |= {"readers": ["relu", "pool"], "bits_lost": 2.25, "yaml": 'bpuc:\n  share: ["b_out"]'}
+    lines = explain_rescales(report).splitlines()
+    assert "  at stake: relu, pool would lose 2.25 bits" in lines
+    at = lines.index("  in YAML:")
+    assert lines[at + 1 : at + 3] == ["    bpuc:", '      share: ["b_out"]']
+
+
+def test_what_was_avoided_and_what_it_cost():
+    report = build_report()
+    report["avoided"] = [
+        {"node": "cat", "tensor": "a", "latency_us": 10.0, "how": "joins for free", "bits_lost": 0.0, "noise_db": 3.0},
+        {"node": "cat", "tensor": "b", "latency_us": 5.0, "how": "readers lose", "bits_lost": 0.5, "noise_db": 1.8},
+    ]
+    text = explain_rescales(report)
+    assert "1 at no cost, 1 for up to 0.50 bits that other readers lose" in flat(text)
+    assert max(len(line) for line in text.splitlines()) <= 80
+
+
+def test_records_are_what_the_text_is_made_of():
+    report = build_report()
+    assert records(report, "rescales") == {"rescales": report["rescales"], "avoided": report["avoided"]}
+    one = records(report, "rescales", "b_out")
+    assert [r["name"] for r in one["rescales"]] == ["_hz_cat_rescale_1"]
+    assert [n["name"] for n in records(report, "placement", "nms")["nodes"]] == ["nms"]
+    assert [t["name"] for t in records(report, "scales", "b_out")["tensors"]] == ["b_out"]
+    with pytest.raises(ConfigError):
+        records(report, "scales", "nothing")
 
 
 def test_no_rescales():
