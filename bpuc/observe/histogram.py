@@ -192,9 +192,13 @@ def thinned(flat: npt.NDArray[np.float32], every: int) -> npt.NDArray[np.float32
     `every`-th value.
     """
     whole = flat.size // (every * every * LINE) * (every * every * LINE)
-    diagonal = np.arange(every)
-    lines = flat[:whole].reshape(-1, every, every, LINE)[:, diagonal, diagonal]
-    return np.concatenate([lines.reshape(-1), flat[whole::every]])
+    blocks, rest = flat[:whole].reshape(-1, every, every, LINE), flat[whole::every]
+    out = np.empty(whole // every + rest.size, np.float32)
+    lines = out[: whole // every].reshape(-1, every, LINE)
+    for i in range(every):
+        lines[:, i] = blocks[:, i, i]
+    out[whole // every :] = rest
+    return out
 
 
 _local = threading.local()
