@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, cast
 
-from bpuc.base.errors import BpucError, ConfigError
-from bpuc.calibrate.parallel import ATTEMPTS, Block, Blocks, lost, see_block
+from bpuc.base.errors import ConfigError
+from bpuc.calibrate.parallel import ATTEMPTS, Answer, Block, Blocks, lost, see_block
 from bpuc.calibrate.plan import Plan
 from bpuc.calibrate.statistics import Statistics
 from bpuc.execute.ort import FloatExecutor
@@ -74,7 +74,7 @@ class DaskPool:
                         raise lost(waiting[0][0]) from e
                     job = None
                     continue
-                if isinstance(answer, BpucError):
+                if isinstance(answer, Exception):
                     raise answer
                 futures.popleft()
                 first, samples = waiting.popleft()
@@ -92,12 +92,15 @@ _lock = threading.Lock()
 _executors: dict[str, FloatExecutor] = {}
 
 
-def _see(job: tuple[str, Graph, Plan, int], block: Block) -> Statistics | BpucError:
+def _see(job: tuple[str, Graph, Plan, int], block: Block) -> Answer:
     """On a worker: one session serves all blocks of a calibration."""
     token, graph, plan, threads = job
-    with _lock:
-        if token not in _executors:
-            _executors.clear()
-            _executors[token] = FloatExecutor(graph, plan.taps, threads)
-        executor = _executors[token]
+
+    def executor() -> FloatExecutor:
+        with _lock:
+            if token not in _executors:
+                _executors.clear()
+                _executors[token] = FloatExecutor(graph, plan.taps, threads)
+            return _executors[token]
+
     return see_block(executor, plan, block)

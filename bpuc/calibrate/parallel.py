@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
+import traceback
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import cache
 from itertools import islice
 from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol, cast
@@ -27,6 +29,7 @@ Sample = Mapping[str, np.ndarray[Any, np.dtype[Any]]]
 # number of the first sample, samples
 Block = tuple[int, list[Sample]]
 Blocks = Iterator[Block]
+Answer = Statistics | Exception
 ATTEMPTS = 3  # for a block whose process was lost
 
 
@@ -45,16 +48,18 @@ def in_blocks(samples: Iterable[Sample], first: int) -> Blocks:
         first += len(block)
 
 
-def see_block(executor: FloatExecutor, plan: Plan, block: Block) -> Statistics | BpucError:
-    """What observers see of a block; faults are returned, as they would lose their parts on the way as exceptions."""
+def see_block(executor: Callable[[], FloatExecutor], plan: Plan, block: Block) -> Answer:
+    """What observers see of a block; faults are returned, for the process that waits to raise them."""
     first, samples = block
-    statistics = Statistics(plan)
     try:
+        statistics = Statistics(plan)
         for number, sample in enumerate(samples, first):
-            statistics.see(number, executor.run(sample))
+            statistics.see(number, executor().run(sample))
     except BpucError as e:
         e.__cause__ = None
         return e
+    except Exception:
+        return RuntimeError(f"in another process: {traceback.format_exc()}")
     statistics.close()
     return statistics
 
@@ -79,7 +84,7 @@ class LocalPool:
         """
         workers: list[_Worker] = []
         order: deque[int] = deque()  # first samples of the blocks that are out, or answered and not yet their turn
-        done: dict[int, tuple[int, Statistics | BpucError]] = {}
+        done: dict[int, tuple[int, Answer]] = {}
         try:
             while True:
                 for i in range(self._workers):
@@ -95,7 +100,7 @@ class LocalPool:
                     return
                 while order and order[0] in done:
                     end, answer = done.pop(order.popleft())
-                    if isinstance(answer, BpucError):
+                    if isinstance(answer, Exception):
                         raise answer
                     yield end, answer
                 busy = {w.connection: w for w in workers if w.block is not None}
@@ -132,7 +137,7 @@ class _Worker:
         with suppress(OSError):
             self.connection.send(block)
 
-    def take(self) -> tuple[Block, Statistics | BpucError | None]:
+    def take(self) -> tuple[Block, Answer | None]:
         """The block and the answer; no answer where the process was lost, and another one began the block again."""
         block = self.block
         assert block is not None
@@ -157,7 +162,7 @@ class _Worker:
 
 def _work(connection: Connection, graph: Graph, plan: Plan, threads: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that reads the data ends this one
-    executor = FloatExecutor(graph, plan.taps, threads)
+    executor = cache(lambda: FloatExecutor(graph, plan.taps, threads))
     while True:
         try:
             block = connection.recv()

@@ -186,7 +186,7 @@ class BpucSection(Section):
 
     data: Text | None = taken("as --data")
     output: Text | None = taken("as -o of compile")
-    observer: Text | None = taken("min_max, percentile, mse, kl, mix, fixed; wins over calibration_type")
+    observer: Text | None = taken("one of docs/observers.md; wins over calibration_type")
     observer_opt: dict[Text, Number] | None = taken("options of the observer, such as {percentile: 99.9}")
     dtype: dict[Text, Dtype] | None = taken("tensor, node or op type -> int8 or int16; wins over node_info")
     fixed_scale: dict[Text, Scale] | None = taken("tensor -> scale")

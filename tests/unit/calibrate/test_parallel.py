@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from bpuc.base.errors import BpucError, ConfigError, DataError
+from bpuc.base.errors import BpucError, ConfigError, DataError, ModelError
 from bpuc.calibrate import calibrate_graph
 from bpuc.calibrate.parallel import LocalPool
 from bpuc.calibrate.table import TensorRange
@@ -83,3 +84,13 @@ def test_faults_of_the_data_are_those_of_one_process(graph: Graph) -> None:
 def test_what_needs_the_order_is_refused(graph: Graph) -> None:
     with pytest.raises(ConfigError, match="observer kl of tensor x depends on the order of samples"):
         calibrate_graph(graph, samples(4), "kl", {"update_interval": 2}, pool=LocalPool(2))
+
+
+def test_a_model_that_cannot_run_is_told_as_in_one_process(graph: Graph) -> None:
+    conv = next(op for op in graph if op.kind == "Conv")
+    conv.attrs = replace(conv.attrs, group=2)  # type: ignore[type-var]
+    with pytest.raises(ModelError) as one:
+        calibrate_graph(graph, samples(4), "min_max", {})
+    with pytest.raises(ModelError) as two:
+        calibrate_graph(graph, samples(4), "min_max", {}, pool=LocalPool(2))
+    assert str(two.value) == str(one.value)
