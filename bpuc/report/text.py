@@ -18,7 +18,7 @@ def render_text(perf: Mapping[str, Any], width: int = 80, top: int = 20) -> str:
     parts = [
         wrap(f"march {v.clean(perf.get('march'))}: estimate of a simulated program, not measured on a chip", width),
         _summary(perf, width),
-        wrap(f"error of the estimate: {accuracy(perf)}", width, "  "),
+        "\n".join(wrap(t, width, "  ") for t in (_bounds(perf), f"error of the estimate: {accuracy(perf)}") if t),
         *_notes(perf, width),
         _slowest(perf, width, top),
         *_cpu_ops(perf, width, top),
@@ -54,6 +54,16 @@ def _summary(perf: Mapping[str, Any], width: int) -> str:
     if column + max(map(width_of, right)) + 6 > width:
         return "\n".join("  " + c for c in _aligned(pairs))
     return "\n".join(f"  {pad(a, column)}    {b}".rstrip() for a, b in zip(left, [*right, ""]))
+
+
+def _bounds(perf: Mapping[str, Any]) -> str:
+    """What binds the ops of the BPU, by their time."""
+    ops = [o for o in v.records(perf, "ops") if str(o.get("device")).upper() != "CPU"]
+    us: dict[str, float] = {}
+    for o in ops:
+        us[v.clean(o.get("bound"))] = us.get(v.clean(o.get("bound")), 0.0) + (v.number(o.get("latency_us")) or 0.0)
+    shares = [f"{bound} {v.share(t, sum(us.values()))}" for bound, t in sorted(us.items(), key=lambda x: -x[1]) if t]
+    return f"BPU ops are bound by: {', '.join(shares)}" if shares else ""
 
 
 def accuracy(perf: Mapping[str, Any]) -> str:

@@ -45,6 +45,10 @@ def test_text_says_what_matters():
     assert flat.count("branch 7 reaches 5.2") == 1  # one reason for both
     assert "BPU time 6.3 % on average, 21 % at worst, 9.8 % for unseen families (50 rows)" in flat
     assert "error of the estimate: unknown" in render_text(perf | {"accuracy": None})
+    us = {b: sum(o["latency_us"] for o in perf["ops"] if o["device"] == "BPU" and o["bound"] == b)
+          for b in ("compute", "memory", "overhead")}  # fmt: skip
+    shares = ", ".join(f"{b} {100 * t / sum(us.values()):.1f} %" for b, t in us.items())
+    assert f"BPU ops are bound by: {shares}" in flat  # compute most, overhead least
 
 
 def test_text_lists_the_slowest_first():
