@@ -209,6 +209,10 @@ def test_graph_picks_walks_and_leads_to_the_table(open_page):
         "const r = document.querySelector('tr.picked').getBoundingClientRect(); return [r.top, innerHeight - r.bottom]"
     )
     assert min(js(browser, row)) >= 0
+    js(browser, "bpucReport.graphTravel(1)")  # the overview leads to where ops are, however the graph drifts
+    x, y = js(browser, "return bpucReport.graphCentreOf(arguments[0])", names_.index("dequantize_boxes"))
+    assert 0 < x < size["width"]
+    assert 0 < y < size["height"]
     wide = js(browser, "bpucReport.graphFit(); return bpucReport.graphView()[2]")
     js(browser, "bpucReport.graphZoom(0.5)")
     assert js(browser, "return bpucReport.graphView()[2]") == pytest.approx(2 * wide)

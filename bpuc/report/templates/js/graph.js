@@ -178,10 +178,15 @@ const graph = (() => {
     const same = nodes.filter((i) => picked >= 0 && layer[i] === layer[picked]).sort((a, b) => row[a] - row[b]), next = same[same.indexOf(picked) + d];
     if (next !== undefined) select(next, 'keys');
   }
+  // To a share of the way from input to output, at the height of the ops that stand there.
+  function travel(part) {
+    const at = part * layers, near = [...nodes].sort((a, b) => Math.abs(layer[a] - at) - Math.abs(layer[b] - at)).slice(0, 8);
+    const [x, y] = place(at - 0.5, near.reduce((s, i) => s + row[i], 0) / near.length);
+    look(x - width / 2 / zoom, y - height / 2 / zoom, zoom);
+  }
   const drag = (e) => {
-    const [w, h] = whole(), part = (e.clientX - map.getBoundingClientRect().left) / map.clientWidth;
     if (e.type === 'pointerdown') map.setPointerCapture(e.pointerId);
-    if (e.buttons) look(tall() ? ox : part * w - width / 2 / zoom, tall() ? part * h - height / 2 / zoom : oy, zoom);
+    if (e.buttons) travel((e.clientX - map.getBoundingClientRect().left) / map.clientWidth);
   };
   map.addEventListener('pointerdown', drag);
   map.addEventListener('pointermove', drag);
@@ -193,5 +198,5 @@ const graph = (() => {
   on('find', redraw);
   on('select', (i, who) => { if (i >= 0 && who !== 'graph') reveal(i); else redraw(); });
   new ResizeObserver(redraw).observe(canvas.parentElement);
-  return { count: nodes.length, edges: edges.length, draw, centreOf, fit: fitAll, zoom: zoomAt, view: () => [ox, oy, zoom] };
+  return { count: nodes.length, edges: edges.length, draw, centreOf, travel, fit: fitAll, zoom: zoomAt, view: () => [ox, oy, zoom] };
 })();

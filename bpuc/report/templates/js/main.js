@@ -10,6 +10,6 @@ window.bpucReport = {
   nodes: graph.count, edges: graph.edges, tracks: tracks.list.map((t) => t.label), peaks: () => tracks.list.map((t) => t.peak),
   shown: table.shown, hits: () => find.hits.length, view: () => [tl.from, tl.to], show: tl.show, sort: table.sort, filter: table.setFilter, find: find.set,
   centreOf: (i) => [(tl.x(ops[i].a) + tl.x(ops[i].b)) / 2, tl.laneTop(tl.lanes.findIndex((l) => l.ops.includes(i))) + 10],
-  graphView: graph.view, graphCentreOf: graph.centreOf, graphFit: graph.fit, graphZoom: graph.zoom,
+  graphView: graph.view, graphCentreOf: graph.centreOf, graphFit: graph.fit, graphTravel: graph.travel, graphZoom: graph.zoom,
   select, picked: () => picked, drawMs: () => took(tl.draw), graphMs: () => took(graph.draw), tableMs: table.lastMs,
 };
