@@ -31,7 +31,7 @@ _MOVED = "values only move between them"
 # hand: below a bit users expect sharing), and trials at most
 _PAID_BITS, _LEAST_DB, _TRIALS = 1.0, 0.3, 8
 # what the outputs may lose for each Rescale less
-_LOSS_DB = 0.05
+_LOSS_DB = 0.1
 
 
 @dataclass(frozen=True)
