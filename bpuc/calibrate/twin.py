@@ -24,7 +24,7 @@ from bpuc.passkit.layer import Function, Layer, Visit
 from bpuc.passkit.weights import rounded_weights, with_weights
 
 # bytes that values of all samples may take together; large maps are seen on fewer samples
-MEMORY = 192 << 20
+MEMORY = 128 << 20
 # and how many samples there are at most, by effort
 MOST_SAMPLES = {1: 8, 2: 16, 3: 32}
 _OPERAND = "operand 0"

@@ -14,17 +14,19 @@ and spread evenly:
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
+from bpuc.base.channels import ChannelStats
 from bpuc.ir import Graph, Op, QuantParams, Tensor
 from bpuc.ops.attrs import ConvAttrs
 from bpuc.passkit import Change, Numerics, Pass, PassContext, Stage
 from bpuc.passkit.channels import ChannelTies, Floats, channel_ties
 from bpuc.passkit.rewrite import as_float32, set_const
 from bpuc.passkit.scales import UnionFind, is_mover, quantized_tensors
-from bpuc.passkit.weights import by_channel, by_input, from_input, per_channel, with_weights
+from bpuc.passkit.weights import by_input, from_input, per_channel, with_weights
 from bpuc_passes.share_scales import TELL_BITS
 
 # strengths: 0 leaves one scale, 1 lets every channel use the whole range
@@ -34,6 +36,8 @@ _STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
 _WORTH = {1: 1.5, 2: 1.1, 3: 1.05}
 # a channel's scale is never below this part of its tensor's, so that no multiplier or weight leaves its range
 _LEAST = 2.0**-10
+# ratio of the largest value to the root of the mean square that a few thousand normal values have
+_USUAL_CREST = 4.0
 # a channel that uses this part of the range uses all of it
 _FULL = 1 - 1e-6
 
@@ -121,12 +125,13 @@ def _strength(
     if len(ratio) == 1 or all(r > 0.9 for r in ratio.values()):
         return None
     least = {root: max(r, _LEAST) if r < _FULL else 1.0 for root, r in ratio.items()}
+    weights = {op: ReaderWeights.of(op) for t in part for op, i in graph.uses(t) if _reads_weighted(op, i)}
     best, plain, chosen = math.inf, math.inf, 0.0
     for strength in _STRENGTHS:
         factors = {t: np.array([least[r] for r in roots[t].tolist()]) ** strength for t in part}
         if strength and not all(_clamps_hold(graph, t, factors[t]) for t in part):
             continue
-        noise = sum(_noise(graph, ctx, t, factors[t], ties) for t in part)
+        noise = sum(_noise(graph, ctx, t, factors[t], ties, weights) for t in part)
         if strength == 0.0:
             plain = noise
         if noise < best:
@@ -145,8 +150,18 @@ def _used(t: Tensor, ctx: PassContext, ties: ChannelTies) -> Floats | None:
     seen, known = ctx.channels.get(t.name), ctx.ranges.get(t.name)
     own = top if known is None else known.threshold
     if t in ties.axis and seen is not None and seen.axis == ties.axis[t]:
-        return np.minimum(1.0, np.minimum(seen.peak, own) / top)
+        return np.minimum(1.0, np.minimum(_reach(seen), own) / top)
     return None if len(set(ties.roots(t).tolist())) > 1 else np.array([min(1.0, own / top)])
+
+
+def _reach(seen: ChannelStats) -> Floats:
+    """What a channel may reach on data that calibration did not see.
+
+    A channel that is mostly silent and then loud, such as one that answers to few classes, will be louder than ever seen:
+    the range grows with the ratio of its peak to its mean square, beyond what that is for channels that are always alive.
+    """
+    root = np.sqrt(np.maximum(seen.square, 1e-30))
+    return np.asarray(seen.peak * np.maximum(1.0, seen.peak / root / _USUAL_CREST))
 
 
 def _clamps_hold(graph: Graph, t: Tensor, factors: Floats) -> bool:
@@ -158,7 +173,9 @@ def _clamps_hold(graph: Graph, t: Tensor, factors: Floats) -> bool:
     return high is None or uniform or bool((factors * t.quant.threshold <= high * (1 + 1e-6)).all())
 
 
-def _noise(graph: Graph, ctx: PassContext, t: Tensor, factors: Floats, ties: ChannelTies) -> float:
+def _noise(
+    graph: Graph, ctx: PassContext, t: Tensor, factors: Floats, ties: ChannelTies, weights: dict[Op, ReaderWeights]
+) -> float:
     """Predicted noise of all readers of t, each relative to its own signal."""
     seen = ctx.channels.get(t.name)
     if seen is None or t.const is not None or t not in ties.axis or seen.axis != ties.axis[t]:
@@ -173,8 +190,8 @@ def _noise(graph: Graph, ctx: PassContext, t: Tensor, factors: Floats, ties: Cha
     apart = float(np.where(seen.peak > 0, (steps / peak) ** 2 / 12, 0.0).mean())
     total = apart if t in graph.outputs else 0.0
     for op, index in graph.uses(t):
-        if op.device == "BPU" and index == 0 and with_weights(op):
-            total += _reader_noise(op, steps, rounding, square)
+        if _reads_weighted(op, index):
+            total += _reader_noise(weights[op], steps, rounding, square)
         elif op.device == "BPU":
             total += direct
         else:
@@ -182,26 +199,39 @@ def _noise(graph: Graph, ctx: PassContext, t: Tensor, factors: Floats, ties: Cha
     return total
 
 
-def _reader_noise(op: Op, steps: Floats, rounding: Floats, square: Floats) -> float:
+def _reads_weighted(op: Op, index: int) -> bool:
+    return op.device == "BPU" and index == 0 and with_weights(op)
+
+
+def _reader_noise(weights: ReaderWeights, steps: Floats, rounding: Floats, square: Floats) -> float:
     """Of a weighted reader: see the module's docstring."""
-    w = by_input(op, op.input(1).value().astype(np.float64))  # [C, its output channels, taps]
-    scaled = by_channel(op, from_input(op, w * steps[:, None, None]))  # [O, ...], in steps of the input
-    unit = np.abs(scaled).max(1) / 127
-    per_output = np.zeros_like(w) + _outputs_of(op, unit)[..., None]
-    power = w**2
-    noise = power * rounding[:, None, None] + (per_output / steps[:, None, None]) ** 2 / 12 * square[:, None, None]
-    noise = by_channel(op, from_input(op, noise)).sum(1)
-    signal = by_channel(op, from_input(op, power * square[:, None, None])).sum(1)
-    return float(np.minimum(noise[signal > 0] / signal[signal > 0], 1.0).sum() / max(signal.size, 1))
+    unit = weights.joined(weights.largest * steps[:, None], np.max) / 127
+    ratio = weights.joined(np.broadcast_to((square / steps**2)[:, None], weights.power.shape), np.sum)
+    noise = weights.joined(weights.power * rounding[:, None], np.sum) + weights.taps * unit**2 / 12 * ratio
+    signal = weights.joined(weights.power * square[:, None], np.sum)
+    alive = signal > 0
+    return float(np.minimum(noise[alive] / signal[alive], 1.0).sum() / max(signal.size, 1))
 
 
-def _outputs_of(op: Op, unit: Floats) -> Floats:
-    """A value an output channel, laid out as [C, output channels of its group]."""
-    if op.kind == "Affine":
-        return unit[:, None]
-    groups = op.attrs.group if isinstance(op.attrs, ConvAttrs) else 1
-    channels = op.input(0).shape[-1 if op.kind == "MatMul" else 1]
-    return np.repeat(unit.reshape(groups, -1), channels // groups, axis=0)
+@dataclass(frozen=True)
+class ReaderWeights:
+    """Of each input channel and output channel of its group, over the taps: sum of squares and largest magnitude."""
+
+    power: Floats
+    largest: Floats
+    taps: int
+    groups: int
+
+    @classmethod
+    def of(cls, op: Op) -> ReaderWeights:
+        w = by_input(op, op.input(1).value())  # [C, its output channels, taps]
+        groups = len(w) if op.kind == "Affine" else op.attrs.group if isinstance(op.attrs, ConvAttrs) else 1
+        power = np.einsum("cot,cot->co", w, w, dtype=np.float64)
+        return cls(power, np.abs(w).max(2).astype(np.float64), w.shape[2], groups)
+
+    def joined(self, values: Floats, over: Callable[..., Floats]) -> Floats:
+        """A value an output channel of [C, output channels of the group]."""
+        return np.asarray(over(values.reshape(self.groups, -1, values.shape[1]), axis=1)).reshape(-1)
 
 
 def _apply(

@@ -85,6 +85,9 @@ def _context(words: list[str]) -> tuple[PassContext, dict[str, object]]:
                 ctx.ranges[name] = Range(-float(amount), float(amount), float(amount), "min_max")
             case "--peaks":
                 ctx.channels[name] = _uniform_channels([float(v) for v in amount.split(",")])
+            case "--roots":
+                square = np.array([float(v) for v in amount.split(",")]) ** 2
+                ctx.channels[name] = replace(ctx.channels[name], square=square)
             case "--lost":
                 ctx.groups.append(Group(0, [name], 1.0, "joined", {name: float(amount)}))
             case "--means":
