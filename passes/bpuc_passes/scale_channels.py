@@ -157,8 +157,9 @@ def _used(t: Tensor, ctx: PassContext, ties: ChannelTies) -> Floats | None:
 def _reach(seen: ChannelStats) -> Floats:
     """What a channel may reach on data that calibration did not see.
 
-    A channel that is mostly silent and then loud, such as one that answers to few classes, will be louder than ever seen:
-    the range grows with the ratio of its peak to its mean square, beyond what that is for channels that are always alive.
+    A channel that is mostly silent and then loud, such as one that answers to few classes, will be louder than ever
+    seen: the range grows with the ratio of its peak to its root mean square, beyond what that is for channels that are
+    always alive.
     """
     root = np.sqrt(np.maximum(seen.square, 1e-30))
     return np.asarray(seen.peak * np.maximum(1.0, seen.peak / root / _USUAL_CREST))
