@@ -11,6 +11,7 @@ from bpuc.ops.attrs import AxisAttrs
 from bpuc.ops.base import Behaviour
 from bpuc.ops.registry import get
 from bpuc.passkit.weights import with_weights
+from bpuc.target.model import Target
 
 T = TypeVar("T")
 
@@ -56,7 +57,7 @@ class ScaleClass:
 
 @dataclass(frozen=True)
 class ConcatEdge:
-    """Operand `index` of a concat: class `member` is to be joined with class `target`."""
+    """Operand `index` of a concat (or another op that wants one scale): class `member` is to join class `target`."""
 
     op: Op
     index: int
@@ -73,6 +74,15 @@ def is_mover(op: Op) -> bool:
 def moves(op: Op) -> bool:
     """An op that hands on values unchanged, wherever it runs."""
     return get(op.kind).behaves(op) is Behaviour.MOVES
+
+
+def one_scale(op: Op, target: Target | None) -> bool:
+    """Whether the march wants one scale for all operands and the result of an op that computes (`all-equal`)."""
+    rule = None if target is None else target.scale_rules.get(op.onnx_type)
+    if rule is None or rule.rule != "all-equal" or op.device != "BPU" or moves(op):
+        return False
+    facts = get(op.kind).facts(op)
+    return all(facts.get(key) in values for key, values in rule.when.items())
 
 
 def operand_quant(op: Op, index: int) -> QuantParams | None:
@@ -116,10 +126,13 @@ def is_data(op: Op, index: int) -> bool:
     return index == 0 or (index == 3 and op.kind in ("Conv", "ConvTranspose", "MatMul"))
 
 
-def scale_classes(graph: Graph) -> tuple[list[ScaleClass], dict[Tensor, int], list[ConcatEdge]]:
+def scale_classes(
+    graph: Graph, target: Target | None = None
+) -> tuple[list[ScaleClass], dict[Tensor, int], list[ConcatEdge]]:
     """The classes, the class of each quantized tensor, and the concat edges between classes.
 
-    Movers on the CPU count too where both ends are quantized: with one scale the way through float loses nothing.
+    Other ops for which the target wants one scale have edges as a Concat has. Movers on the CPU count too where both
+    ends are quantized: with one scale the way through float loses nothing.
     """
     tensors = quantized_tensors(graph)
     number = {t: i for i, t in enumerate(tensors)}
@@ -137,7 +150,11 @@ def scale_classes(graph: Graph) -> tuple[list[ScaleClass], dict[Tensor, int], li
         for i, t in enumerate(op.inputs)
         if t is not None and t in number
     ]
-    moving = set(movers)
+    joining = [op for op in graph if one_scale(op, target) and all(t in number for t in op.inputs if t is not None)]
+    edges += [
+        ConcatEdge(op, i, t, of[t], of[op.out]) for op in joining for i, t in enumerate(op.inputs) if t is not None
+    ]
+    moving = {*movers, *joining}
     outputs = set(graph.outputs)
     for scale_class in classes:
         for tensor in scale_class.tensors:

@@ -46,7 +46,7 @@ class Decision:
     @classmethod
     def start(cls, graph: Graph, ctx: PassContext) -> Decision:
         """Classes and edges of the graph, all edges joined."""
-        classes, of, edges = scale_classes(graph)
+        classes, of, edges = scale_classes(graph, ctx.target)
         fixed = [_fixed(c, ctx) for c in classes]
         joined = {e.tensor for e in edges}
         own = [_threshold(graph, c, joined, ctx) if f is None else f for c, f in zip(classes, fixed)]

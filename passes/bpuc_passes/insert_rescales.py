@@ -13,7 +13,7 @@ from bpuc.ir import Graph, Op, QuantParams, Tensor
 from bpuc.ops.attrs import NoAttrs
 from bpuc.passkit import Change, Group, Numerics, Pass, PassContext, Stage
 from bpuc.passkit.context import RescaleRecord
-from bpuc.passkit.scales import is_mover, operand_quant
+from bpuc.passkit.scales import is_mover, one_scale, operand_quant
 from bpuc_passes.choose_dtypes import takes_int16
 
 
@@ -49,6 +49,9 @@ class InsertRescales(Pass):
         if is_mover(op):
             wanted = operand_quant(op, index)
             return wanted if wanted is not None and wanted != have else None
+        if one_scale(op, ctx.target):
+            wanted = op.out.quant
+            return wanted if wanted is not None and wanted.dtype == have.dtype and wanted != have else None
         if have.dtype.value == "int16" and tensor.const is None and not takes_int16(graph, op, ctx):
             narrow = type(have.dtype).INT8
             ratio = have.dtype.qmax / narrow.qmax
