@@ -17,10 +17,11 @@ from bpuc.calibrate.plan import Plan
 from bpuc.observe.base import Observer
 from bpuc.observe.channels import ChannelObserver, joined
 from bpuc.observe.registry import make_observer
-from bpuc.observe.rows import RowSampler
+from bpuc.observe.rows import VALUES, RowSampler
 
 Array = np.ndarray[Any, np.dtype[Any]]
 BLOCK = 4
+ALL_VALUES = 1 << 24  # of sampled rows of all tensors, about
 
 
 class Statistics:
@@ -40,7 +41,8 @@ class Statistics:
         self._rows: dict[str, RowSampler] = {}
         for name in plan.observers if plan.rows else ():
             axis, count = plan.axes.get(name, (None, 1))
-            self._rows[name] = RowSampler(axis, count, plan.samples)
+            values = min(VALUES, ALL_VALUES // len(plan.observers))
+            self._rows[name] = RowSampler(axis, count, plan.samples, values)
         self.masked: set[str] = set()
 
     def see(self, number: int, tensors: Iterable[tuple[str, Array]]) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 Rows = npt.NDArray[np.float32]
-VALUES = 1 << 16  # kept for a tensor
+VALUES = 1 << 16  # kept for a tensor, at most
 MOST_ROWS = 4096
 
 
@@ -21,11 +21,12 @@ class RowSampler:
     Args:
         axis, channels: of the tensor; None where it has no channels.
         samples: how many there will be.
+        values: how many to keep, about.
     """
 
-    def __init__(self, axis: int | None, channels: int = 1, samples: int = 8):
+    def __init__(self, axis: int | None, channels: int = 1, samples: int = 8, values: int = VALUES):
         self._axis, self._channels, self._samples = axis, channels, max(samples, 8)
-        self._room = int(np.clip(VALUES // max(channels, 1), 64, MOST_ROWS))
+        self._room = int(np.clip(values // max(channels, 1), 64, MOST_ROWS))
         self.kept: list[Rows] = []
 
     def update(self, array: npt.NDArray[Any], number: int) -> None:
