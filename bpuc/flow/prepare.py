@@ -19,7 +19,7 @@ from bpuc.frontend.onnx_import import ImportedModel, import_model
 from bpuc.ir import Graph, Tensor
 from bpuc.passkit import PassContext, run_pipeline
 from bpuc.passkit.manager import Probe
-from bpuc.plugins import get_target, pipeline
+from bpuc.plugins import get_target, pipeline, targets
 
 
 @dataclass
@@ -49,6 +49,7 @@ def prepare(request: Request) -> Prepared:
     inputs = [InputSpec(t.name, t.shape, t.dtype.value) for t in graph.inputs]
     ctx = PassContext(options=request.options, rounded_by_file=rounded_by_file(model))
     ctx.target = get_target(request.march).with_hardware(request.hardware) if request.march else None
+    ctx.marches = targets()
     for code, message, where in model.warnings:
         ctx.warn(code, message, where)
     for text in request.config.notes if request.config else ():

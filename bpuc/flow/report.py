@@ -7,6 +7,7 @@ from typing import Any
 
 from bpuc import __version__
 from bpuc.base.dtypes import DType
+from bpuc.flow.remedies import cpu_remedy
 from bpuc.frontend.onnx_import import ImportedModel
 from bpuc.ir import Graph, Op, Tensor
 from bpuc.lower.lower import report_op
@@ -36,7 +37,7 @@ def build_report(graph: Graph, ctx: PassContext, model: ImportedModel, passes: l
         ],
         "tensors": [_tensor(t, ctx, groups) for t in graph.tensors() if t.const is None or t.quant is not None],
         "groups": [asdict(g) for g in ctx.groups],
-        "nodes": [_node(op) for op in ops],
+        "nodes": [_node(op, cpu_remedy(graph, op, ctx)) for op in ops],
         "segments": _segments(ops, ctx),
         "rescales": [{k: v for k, v in asdict(r).items() if k != "elements"} for r in ctx.rescales],
         "warnings": [asdict(w) for w in dict.fromkeys(ctx.warnings)],
@@ -95,7 +96,7 @@ def _tensor(tensor: Tensor, ctx: PassContext, groups: dict[str, int]) -> dict[st
     }
 
 
-def _node(op: Op) -> dict[str, Any]:
+def _node(op: Op, remedy: str | None) -> dict[str, Any]:
     return {
         "name": op.name,
         "op": report_op(op),
@@ -106,6 +107,7 @@ def _node(op: Op) -> dict[str, Any]:
         "onnx_nodes": list(op.origin),
         "dtype": op.outputs[0].dtype.value,
         "reason": op.reason,
+        **({"remedy": remedy} if remedy else {}),
     }
 
 

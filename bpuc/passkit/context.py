@@ -207,6 +207,9 @@ class PassContext:
     # concat operands that keep their own scale, by (concat, index), with the reason; those that join whatever they lose
     apart: dict[tuple[str, int], Refusal] = field(default_factory=dict)
     together: set[tuple[str, int]] = field(default_factory=set)
+    # what a user can do about an op on the CPU, by its name; the marches to look at for that
+    remedies: dict[str, str] = field(default_factory=dict)
+    marches: Mapping[str, Target] = field(default_factory=dict)
     # why each segment begins where it does, by its number
     segment_reasons: dict[int, str] = field(default_factory=dict)
     # names of the tensors that are int16, and of the ONNX tensors that fusion made disappear

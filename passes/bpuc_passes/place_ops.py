@@ -35,9 +35,13 @@ class PlaceOps(Pass):
             hidden = _masked(op, ctx)
             if op.device == "BPU" and hidden is not None:
                 op.device, op.reason = "CPU", f"{hidden} is -Inf where a mask hides its values, which no integer can be"
+            if op.device == "CPU" and (remedy := _remedy(graph, op, ctx, hidden)):
+                ctx.remedies[op.name] = remedy
             if op.pin == "BPU" and op.device == "CPU":
                 ctx.warn("pin", f"{op.name} cannot be pinned to the BPU: {op.reason}", op.name)
+        free = [op for op in graph if op.device == "BPU"]
         divide(graph, OpCost(Hardware.of(target)))
+        ctx.remedies |= {op.name: f"--run-on-bpu {op.name}" for op in free if op.device == "CPU"}
         if not any(op.device == "BPU" for op in graph):
             ctx.warn(
                 "no-bpu-op",
@@ -91,3 +95,25 @@ def _judge(graph: Graph, op: Op, target: Target) -> tuple[str, str]:
     if verdict.manual and op.pin != "BPU":
         return "CPU", f"{op.onnx_type} runs on the BPU of {target.march} only on request (--run-on-bpu {op.name})"
     return "BPU", ""
+
+
+def _remedy(graph: Graph, op: Op, ctx: PassContext, masked: str | None) -> str | None:
+    """What brings an op that has to be on the CPU to the BPU; None where nothing is known."""
+    if op.pin == "CPU":
+        return f"leave out --run-on-cpu for {op.name}"
+    if masked is not None:
+        return "mask with a large negative number in place of -Inf"
+    facts, target = facts_of(graph, op), ctx.need_target()
+    verdict = supports(facts, target)
+    if verdict.ok:
+        return f"--run-on-bpu {op.name}" if verdict.manual else None
+    others = [m for m, t in ctx.marches.items() if m != target.march and supports(facts, t).ok]
+    integer = get(op.kind).behaviour is not Behaviour.FLOAT
+    here = any(rule.place != "cpu" for rule in target.rules.get(facts.op_type, ())) and integer
+    found = ["change the model so that the limit holds"] if here else []
+    if others and integer:
+        found.append(f"the BPU of {', '.join(others)} takes it as it is")
+    return (
+        "; ".join(found)
+        or f"write it with operators that the BPU of {target.march} takes (bpuc targets {target.march})"
+    )

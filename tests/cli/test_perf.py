@@ -79,3 +79,23 @@ def test_every_gate_that_fails_is_named(bpuc):
     assert "exceeds the limit of 0.001 ms" in done.err
     assert "op on the CPU" in done.err or "ops on the CPU" in done.err
     assert "latency, one thread" in done.out
+
+
+def test_every_cpu_op_has_a_remedy(bpuc):
+    done = bpuc("perf", HYBRID, "--march", "bayes-e", "--run-on-cpu", "Selu", "--json", "-")
+    remedies = {o["name"]: o["remedy"] for o in json.loads(done.out)["ops"] if o["device"] == "CPU"}
+    assert remedies["selu0"] == "leave out --run-on-cpu for selu0"
+    assert remedies["selu0_HzQuantize"] == remedies["prelu0_HzDequantize"] == "gone once selu0 runs on the BPU"
+    assert "input_type_rt" in remedies["image_HzQuantize"]
+    assert all(remedies[n] for n in remedies if not n.startswith("_submit"))
+
+
+def test_a_remedy_names_the_marches_that_take_an_op(bpuc):
+    done = bpuc("perf", HYBRID, "--march", "bernoulli2", "--json", "-")
+    ops = {o["name"]: o for o in json.loads(done.out)["ops"]}
+    assert ops["selu0"]["device"] == "CPU"
+    assert "the BPU of" in ops["selu0"]["remedy"]
+    named = ops["selu0"]["remedy"].split("the BPU of ")[1].removesuffix(" takes it as it is").split(", ")
+    for march in named:
+        table = json.loads(bpuc("perf", HYBRID, "--march", march, "--run-on-bpu", "selu0", "--json", "-").out)
+        assert next(o for o in table["ops"] if o["name"] == "selu0")["device"] == "BPU"
