@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,7 +13,7 @@ import onnxruntime as ort
 from onnx.reference import ReferenceEvaluator
 
 from bpuc.base.errors import DataError, ModelError
-from bpuc.frontend.onnx_export import export_float, export_op, export_part
+from bpuc.frontend.onnx_export import Arrays, export_float, export_op, export_part
 from bpuc.ir import Graph, Op, Tensor
 from bpuc.ops.base import Array
 
@@ -45,6 +45,17 @@ def open_session(model: bytes, threads: int | None = None) -> Session:
     Raises:
         Exception: of onnxruntime, where neither takes the model.
     """
+    try:
+        return _open(model, threads, {})
+    except Exception as first:
+        try:
+            return _Evaluator(model)
+        except Exception:
+            raise first from None
+
+
+def _open(model: bytes, threads: int | None, arrays: Arrays) -> Session:
+    """A session of onnxruntime, which reads the constants `arrays` where they are; they have to outlive it."""
     options = ort.SessionOptions()
     # threads that spin while observers work would cost CPU time and win nothing
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
@@ -53,14 +64,20 @@ def open_session(model: bytes, threads: int | None = None) -> Session:
         options.add_session_config_entry("session.use_env_allocators", "1")
     if threads is not None:
         options.intra_op_num_threads = threads
-    try:
-        session: Session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    except Exception as first:
-        try:
-            return _Evaluator(model)
-        except Exception:
-            raise first from None
+    if arrays:
+        values = [ort.OrtValue.ortvalue_from_numpy(a) for a in arrays.values()]
+        options.add_external_initializers([*arrays], values)
+    session: Session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     return session
+
+
+def _open_sharing(export: Callable[[Arrays | None], bytes], threads: int | None) -> tuple[Session, Arrays]:
+    """A session of a model whose large constants exist once, here and there, and those constants."""
+    arrays: Arrays = {}
+    try:
+        return _open(export(arrays), threads, arrays), arrays
+    except Exception:  # onnx's own evaluator may run it; if not, onnxruntime's words on the whole model count
+        return open_session(export(None), threads), {}
 
 
 @cache
@@ -98,14 +115,14 @@ class FloatExecutor:
         self._parts: list[_Part] = []
         for i, (ops, results) in enumerate(cut):
             with _refusals(graph.name):
-                session = open_session(export_part(ops, results), threads)
+                opened = _open_sharing(partial(export_part, ops, results), threads)
             later = {t.name for part, _ in cut[i + 1 :] for op in part for t in op.inputs if t is not None}
             reads = {t.name for op in ops for t in op.inputs if t is not None}
-            self._parts.append(_Part(session, [t.name for t in results], reads, later))
+            self._parts.append(_Part(*opened, [t.name for t in results], reads, later))
         if computed and not cut:
             with _refusals(graph.name):
-                session = open_session(export_float(graph, computed).SerializeToString(), threads)
-            self._parts = [_Part(session, computed, {*self.inputs}, set())]
+                opened = _open_sharing(lambda a: export_float(graph, computed, a).SerializeToString(), threads)
+            self._parts = [_Part(*opened, computed, {*self.inputs}, set())]
 
     def run(self, feeds: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
         """The tapped tensors of one sample, by name: inputs first, then as they are computed; nothing is kept.
@@ -144,9 +161,11 @@ class FloatExecutor:
 
 @dataclass(frozen=True)
 class _Part:
-    """A session of a FloatExecutor; names of its results, of what it reads, and of what sessions behind it read."""
+    """A session of a FloatExecutor and constants in use by it; names of its results, of what it reads, and of what
+    sessions behind it read."""
 
     session: Session
+    arrays: Arrays
     results: list[str]
     reads: set[str]
     later: set[str]

@@ -12,7 +12,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 from bpuc.base.errors import ModelError
 from bpuc.frontend.order import subgraphs
-from bpuc.frontend.types import tensor_proto, type_proto
+from bpuc.frontend.types import elsewhere, tensor_proto, type_proto
 from bpuc.ir import Graph, Op, Tensor
 from bpuc.ops import registry
 from bpuc.ops.attrs import OnnxAttrs
@@ -22,11 +22,20 @@ OPSET = 20  # the forms that the op files write
 IR_VERSION = 9
 MOST_BYTES = 2000 << 20  # of constants in one model: protobuf ends at 2 GB
 
+LARGE = 1024  # bytes of a constant that may stay outside of the model
+Arrays = dict[str, Array]
+
 
 class Writer:
-    """Collects nodes and initializers; it is the `Exporter` that `OpDef.export` talks to."""
+    """Collects nodes and initializers; it is the `Exporter` that `OpDef.export` talks to.
 
-    def __init__(self, ops: Sequence[Op], taken: Iterable[str]):
+    Args:
+        ops: that will be written. taken: names that are in use.
+        arrays: takes large constants by name, in place of the model, which then only mentions them; None: no constant.
+    """
+
+    def __init__(self, ops: Sequence[Op], taken: Iterable[str], arrays: Arrays | None = None):
+        self._arrays = arrays
         self.opset = _opset(ops)
         self.nodes: list[NodeProto] = []
         self.initializers: dict[str, TensorProto] = {}
@@ -105,7 +114,11 @@ class Writer:
                 hint="leave this step out of the model, or split the constant",
             )
         name = self.temp(hint)
-        self.initializers[name] = tensor_proto(value, name)
+        if self._arrays is not None and value.nbytes >= LARGE:
+            self._arrays[name] = np.ascontiguousarray(value)
+            self.initializers[name] = elsewhere(value, name)
+        else:
+            self.initializers[name] = tensor_proto(value, name)
         return name
 
     def temp(self, hint: str) -> str:
@@ -123,19 +136,20 @@ class Writer:
         return self._op.name if self._count == 1 else f"{self._op.name}/{op_type}_{self._count - 1}"
 
 
-def export_float(graph: Graph, outputs: Sequence[str] = ()) -> ModelProto:
+def export_float(graph: Graph, outputs: Sequence[str] = (), arrays: Arrays | None = None) -> ModelProto:
     """The graph as an ONNX model.
 
     Args:
         graph: with float tensors.
         outputs: names of tensors (no inputs or constants) that become outputs too, behind the model's own.
+        arrays: as for `Writer`.
 
     Raises:
         ModelError: `outputs` holds an unknown name.
     """
     ops = list(graph)
     produced = {t.name: t for op in ops for t in op.outputs}
-    writer = Writer(ops, (*produced, *(t.name for t in graph.inputs), *graph.output_names))
+    writer = Writer(ops, (*produced, *(t.name for t in graph.inputs), *graph.output_names), arrays)
     for op in ops:
         writer.write(op)
     results = []
@@ -156,16 +170,17 @@ def export_float(graph: Graph, outputs: Sequence[str] = ()) -> ModelProto:
     return assemble(graph.name, writer, graph.inputs, results)
 
 
-def export_part(ops: Sequence[Op], results: Sequence[Tensor]) -> bytes:
+def export_part(ops: Sequence[Op], results: Sequence[Tensor], arrays: Arrays | None = None) -> bytes:
     """Some ops, in order, as a serialized ONNX model.
 
-    Its inputs are all non-constant operands that none of the ops gives, its outputs the `results` of the ops.
+    Its inputs are all non-constant operands that none of the ops gives, its outputs the `results` of the ops. `arrays`
+    is as for `Writer`.
     """
     given = {t for op in ops for t in op.outputs}
     inputs = list(
         dict.fromkeys(t for op in ops for t in op.inputs if t is not None and t.const is None and t not in given)
     )
-    writer = Writer(ops, [t.name for t in (*inputs, *given)])
+    writer = Writer(ops, [t.name for t in (*inputs, *given)], arrays)
     for op in ops:
         writer.write(op)
     infos = [onnx.helper.make_value_info(t.name, type_proto(t)) for t in results]

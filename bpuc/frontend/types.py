@@ -56,6 +56,14 @@ def tensor_proto(array: Array, name: str) -> TensorProto:
     return onnx.numpy_helper.from_array(np.ascontiguousarray(array).reshape(np.shape(array)), name)
 
 
+def elsewhere(array: Array, name: str) -> TensorProto:
+    """A constant that the model only mentions; whoever runs it brings the values."""
+    kind = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+    proto = TensorProto(name=name, dims=array.shape, data_type=kind, data_location=TensorProto.EXTERNAL)
+    proto.external_data.add(key="location", value="memory")
+    return proto
+
+
 def type_proto(tensor: Tensor) -> onnx.TypeProto:
     """A tensor's type and shape."""
     return onnx.helper.make_tensor_type_proto(ONNX_TYPE[tensor.dtype], tensor.shape)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import onnx
 import pytest
+from onnx import helper
 
 from bpuc.base.dtypes import DType
 from bpuc.base.errors import DataError, ModelError
@@ -121,6 +122,19 @@ def test_executor_yields_taps_inputs_first(tmp_path):
     np.testing.assert_array_equal(arrays["r"], np.maximum(x, 0))
     np.testing.assert_array_equal(arrays["y"], -np.maximum(x, 0))
     np.testing.assert_array_equal(arrays["x"], x)
+
+
+def test_executor_shares_large_constants(tmp_path):
+    w = values((64, 32))
+    graph = imported(
+        model([helper.make_node("MatMul", ["x", "w"], ["y"], "m")], {"x": (3, 32)}, ["y"], {"w": w.T}), tmp_path
+    ).graph
+    executor = FloatExecutor(graph, ["y"], 1)
+    (array,) = executor._parts[0].arrays.values()
+    assert np.shares_memory(array, next(t.const for op in graph for t in op.inputs if t.const is not None))
+    x = values((3, 32))
+    ((_, got),) = executor.run({"x": x})
+    np.testing.assert_allclose(got, x @ w.T, rtol=1e-5, atol=1e-5)
 
 
 def test_executor_in_parts_gives_what_one_session_gives(tmp_path, monkeypatch):
