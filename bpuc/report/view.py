@@ -96,8 +96,8 @@ def roofs(perf: Record) -> dict[str, float]:
             per_cycle = max(per_cycle, value)
         elif "ddr" in name and unit in ("gb/s", "mb/s"):
             ddr = max(ddr, value * (1000 if unit == "gb/s" else 1))
-        elif "sram" in name and unit == "bytes":
-            sram = max(sram, value)
+        elif name in ("sram_bytes", "constant_buffer_bytes"):  # activations and constants are held beside each other
+            sram += value
     return {k: n for k, n in (("peak", clock * per_cycle), ("ddr", ddr), ("sram", sram)) if n}
 
 

@@ -94,6 +94,11 @@ def test_a_row_and_a_data_record_for_every_op(page):
     assert [o["name"] for o in json.loads(data)["ops"]] == [v.clean(o["name"]) for o in perf["ops"]]
 
 
+def test_the_roof_of_on_chip_memory_is_that_of_activations_and_constants():
+    rows = [{"name": n, "value": v, "unit": "bytes"} for n, v in (("sram_bytes", 100), ("constant_buffer_bytes", 20))]
+    assert roofs({"hardware": rows}) == {"sram": 120}
+
+
 def test_hostile_names_are_shown_and_stay_text():
     text = render_html(hostile(), HOSTILE[1])
     read = Reader(text)
