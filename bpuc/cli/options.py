@@ -132,7 +132,12 @@ _SHARED = (
         help="Scales in the model file: strict keeps every one, fold lets producers write at a concat's scale [fold].",
     ),
     click.option("--equalize", is_flag=True, help="Move range ratios of concat branches into weights, where it helps."),
-    click.option("--template", type=click.Choice(["default", "int16"]), help="Types of all activations [default]."),
+    click.option(
+        "--template",
+        multiple=True,
+        metavar="default|int16|sensitive=TABLE,topk=N",
+        help="Types of ops [default]; several: the first has priority.",
+    ),
     click.option(
         "--effort", type=click.IntRange(0, 3), metavar="0..3", help="Work spent on accuracy beyond thresholds [1]."
     ),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bpuc.base.errors import ConfigError, did_you_mean
+from bpuc.config.qconfig import QuantRule, Templates
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,8 @@ class Config:
     output_nodes: tuple[str, ...] = ()
     remove_types: tuple[str, ...] = ()
     remove_names: tuple[str, ...] = ()
-    template: str | None = None
+    templates: Templates | None = None
+    rules: tuple[QuantRule, ...] = ()
     fixed_scales: Mapping[str, float] = field(default_factory=dict)
     share_scales: str | None = None
     shared: tuple[str, ...] = ()

@@ -74,6 +74,9 @@ def _table(section: type[Section], prefix: str) -> str:
         for inner in getattr(info.annotation, "__args__", ()):
             if isinstance(inner, type) and issubclass(inner, Section):
                 rows.append(_table(inner, f"{prefix}{key}: ").rstrip("\n"))
+            for value in getattr(inner, "__args__", ()):
+                if isinstance(value, type) and issubclass(value, Section):
+                    rows.append(_table(value, f"{prefix}{key}: NAME: ").rstrip("\n"))
     return "\n".join(rows) + "\n"
 
 

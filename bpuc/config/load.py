@@ -91,7 +91,7 @@ def _where_to_find(loc: tuple[Any, ...]) -> str | None:
     *above, key = map(str, loc)
     section: type[Section] = Document
     for part in above:
-        section = _sections(section)[part]
+        section = _sections(section).get(part, section)  # else the name of an op: its keys are those of all
     close = did_you_mean(key, list(section.model_fields))
     for name, other in _sections(Document).items():
         if key in other.model_fields:
@@ -100,10 +100,11 @@ def _where_to_find(loc: tuple[Any, ...]) -> str | None:
 
 
 def _sections(model: type[Section]) -> dict[str, type[Section]]:
-    """Name -> class of the sections directly inside a section."""
+    """Name -> class of the sections directly inside a section, or below names of the user's inside it."""
     out = {}
     for name, info in model.model_fields.items():
-        for kind in (info.annotation, *getattr(info.annotation, "__args__", ())):
+        inner = getattr(info.annotation, "__args__", ())
+        for kind in (info.annotation, *inner, *(v for i in inner for v in getattr(i, "__args__", ()))):
             if isinstance(kind, type) and issubclass(kind, Section):
                 out[name] = kind
     return out

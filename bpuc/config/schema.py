@@ -181,6 +181,33 @@ class PreprocessSection(Section):
     )
 
 
+class QuantizeOp(Section):
+    """What is asked for one name."""
+
+    input: Dtype | None = taken("int8 or int16, of the operands")
+    weight: Dtype | None = taken("int8 or int16, of constant weights (int16 on nash)")
+    output: Dtype | None = taken("int8 or int16, of the results")
+    observer: Text | None = taken("observer of the results")
+    observer_opt: dict[Text, Number] | None = taken("its options")
+    fixed_scale: Scale | None = taken("scale of the result")
+    high_precision: bool | None = taken("whether the accumulator is left as the result, where it can be")
+    share_observer_with: Text | None = taken("a tensor or node with whose result the result shares its range")
+    device: Annotated[str, BeforeValidator(values.one_of(("BPU", "CPU"), upper=True))] | None = taken("BPU or CPU")
+
+
+class QuantizeSection(Section):
+    """The qconfig: templates, and what single ops and tensors are asked for."""
+
+    templates: Any = taken(
+        "default, int16 or {sensitive: {table: FILE or list, topk: N or ratio: R}}, or a list of these, the first with "
+        "priority: default leaves accumulators as outputs, says where it cannot, and has the grids of GridSample in "
+        "int16; sensitive has the worst ops of a table (op_name, sensitive_type, sensitivity) in int16"
+    )
+    ops: dict[Text, QuantizeOp] | None = taken(
+        "tensor, node, pattern (with `*`, `?`) or op type -> keys as below; the more exact name wins"
+    )
+
+
 class BpucSection(Section):
     """Our own keys, named as the options of the command line."""
 
@@ -199,9 +226,8 @@ class BpucSection(Section):
     high_precision_outputs: bool | None = taken(
         "whether a last Conv or MatMul leaves its int32 accumulator; true without it"
     )
-    template: Literal["default", "int16", "sensitive"] | None = taken(
-        "which dtypes are chosen where nothing else says so"
-    )
+    template: Literal["default", "int16"] | None = taken("as one of quantize: templates")
+    quantize: QuantizeSection | None = taken("the qconfig: templates and rules")
     run_on_cpu: Names | None = taken("as in calibration_parameters")
     run_on_bpu: Names | None = taken("as in calibration_parameters")
     input_shape: dict[Text, Shape] | None = taken("input -> shape, such as {images: 1x3x640x640}")

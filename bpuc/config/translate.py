@@ -10,7 +10,9 @@ from bpuc.base.errors import did_you_mean
 from bpuc.config.config import Config, InputConfig, Preprocess
 from bpuc.config.dtypes import Wishes, read_node_info, read_optimization
 from bpuc.config.inputs import read_inputs
+from bpuc.config.qconfig import Templates
 from bpuc.config.quant_config import QuantConfig
+from bpuc.config.quantize import read_quantize
 from bpuc.config.report import Report
 from bpuc.config.schema import CalibrationParameters, Document
 
@@ -38,6 +40,10 @@ def to_config(
     preprocess = Preprocess(**given)
     wishes, quant_config = _wishes(doc, report)
     observer, options = _observer(doc, quant_config, report)
+    templates, rules = read_quantize(own.quantize, report, observers)
+    word = own.template or wishes.template
+    if templates is None and word is not None:
+        templates = Templates(word, own.template == "default")
     return Config(
         path=report.path,
         model=find(model.onnx_model),
@@ -56,7 +62,8 @@ def to_config(
         output_nodes=model.output_nodes or (),
         remove_types=model.remove_node_type or (),
         remove_names=model.remove_node_name or (),
-        template=own.template or wishes.template,
+        templates=templates,
+        rules=rules,
         fixed_scales=own.fixed_scale or {},
         share_scales=own.share_scales,
         shared=tuple(own.share or ()),

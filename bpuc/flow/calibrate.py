@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from bpuc.flow.request import Request
 from bpuc.flow.twice import tell_twice_in_data
 from bpuc.passkit import PassContext
 from bpuc.passkit.context import Range
+from bpuc.passkit.qconfig import of_result, results_named
+from bpuc.passkit.requests import asked_dtypes, template_int16
 from bpuc.passkit.weights import per_channel, weight_axis, with_weights
 
 Progress = Callable[[Iterable[dict[str, np.ndarray]], int], Iterable[dict[str, np.ndarray]]]
@@ -90,11 +93,11 @@ def collect(
 ) -> Calibration:
     """Run the samples through the optimized float graph, here or where the request says."""
     options = request.options
-    wide = {name for name, dtype in options.dtypes.items() if dtype == "int16"}
+    wide, overrides = _of_tensors(prepared)
+    overrides |= own_observers(prepared.graph, options.observers, prepared.ctx.fused)
     samples: Iterable[dict[str, np.ndarray]] = source
     if progress is not None:
         samples = progress(source, source.samples)
-    everything = options.template == "int16"
 
     def choose(tables: Sequence[Mapping[str, TensorRange]]) -> int:
         return best_table(prepared, source, tables, options.effort, request.threads)
@@ -104,9 +107,9 @@ def collect(
         samples,
         options.observer,
         options.observer_options,
-        wide=lambda name: everything or name in wide,
+        overrides=overrides,
+        wide=lambda name: name in wide,
         count=source.samples,
-        overrides=own_observers(prepared.graph, options.observers, prepared.ctx.fused),
         threads=request.threads,
         channels=options.effort > 0,
         tune=options.tune,
@@ -115,6 +118,7 @@ def collect(
         clipping=CLIPPING if options.effort >= 2 else CLIPPING[:1],
         choose=choose if options.effort >= 1 else None,
     )
+    share_observers(prepared, tensors)
     weights = {
         op.input(1).name: ([float(v) for v in np.abs(per_channel(op)).max(1)], weight_axis(op))
         for op in prepared.graph
@@ -130,6 +134,48 @@ def collect(
         tensors,
         positive,
     )
+
+
+def _of_tensors(prepared: Prepared) -> tuple[set[str], dict[str, tuple[str, Mapping[str, Any]]]]:
+    """Tensors that are asked to be int16, where the march, if it is known, has that; and observers of their own."""
+    graph, ctx = prepared.graph, prepared.ctx
+    seen = [t for t in graph.tensors() if t.observer and t.const is None]
+    able = ctx.target is None or ctx.target.int16_activations
+    asked = asked_dtypes(graph, ctx, dict.fromkeys(seen), lambda *_: None) if able else {}
+    wide = (
+        {t.name for t in template_int16(graph, ctx, dict.fromkeys(seen)) if asked.get(t) != "int8"} if able else set()
+    )
+    overrides: dict[str, tuple[str, Mapping[str, Any]]] = {}
+    for t in seen:
+        rule = of_result(ctx.matches, graph, t, "observer")
+        if rule is not None and rule.observer is not None:
+            overrides[t.name] = (rule.observer, rule.observer_options)
+    return wide | {t.name for t, dtype in asked.items() if dtype == "int16"}, overrides
+
+
+def share_observers(prepared: Prepared, tensors: dict[str, TensorRange]) -> None:
+    """Give tensors that are to share an observer one range: the union, and the larger threshold."""
+    graph = prepared.graph
+    for match in prepared.ctx.matches:
+        other = match.rule.share_observer_with
+        if other is None:
+            continue
+        names = {t.name for t in graph.tensors() if t.name in match.tensors}
+        names |= {t.name for op in graph if match.names(op) for t in op.outputs}
+        together = [n for n in (*sorted(names), *results_named(graph, other)) if n in tensors]
+        if len(together) < 2:
+            prepared.ctx.warn(
+                "share-observer",
+                f"{match.rule.source}: {match.rule.match} and {other} have no two values that are observed; one of "
+                "them was fused away",
+                match.rule.match,
+            )
+            continue
+        ranges = [tensors[n] for n in together]
+        widest = max(ranges, key=lambda r: r.threshold)
+        low, high = min(r.low for r in ranges), max(r.high for r in ranges)
+        for n in together:
+            tensors[n] = replace(tensors[n], low=low, high=high, threshold=widest.threshold, observer=widest.observer)
 
 
 def _pool(request: Request) -> Pool | None:

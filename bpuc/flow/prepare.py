@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from bpuc.frontend.onnx_import import ImportedModel, import_model
 from bpuc.ir import Graph, Tensor
 from bpuc.passkit import PassContext, run_pipeline
 from bpuc.passkit.manager import Probe
+from bpuc.passkit.qconfig import find_matches, of_result
 from bpuc.plugins import get_target, pipeline, targets
 
 
@@ -54,7 +55,12 @@ def prepare(request: Request) -> Prepared:
         ctx.warn(code, message, where)
     for text in request.config.notes if request.config else ():
         ctx.warn("config", text)
+    ctx.matches = find_matches(graph, request.options.rules)
+    ctx.known_types = {n for op in graph for n in (op.kind, op.onnx_type)}
+    ctx.options = replace(ctx.options, fixed_scales={**_rule_scales(graph, ctx), **ctx.options.fixed_scales})
     tell_twice_in_model(graph, request.config, ctx)
+    for word in request.unused_templates:
+        ctx.warn("template", f"template {word} has no effect: one before it says something of every op")
     keep_stage(request, "original_float_model", graph)
     names = {t.name for t in graph.tensors()}
     _check_tensors(graph, request, names)
@@ -62,11 +68,21 @@ def prepare(request: Request) -> Prepared:
     probe = None if sample is None else partial(results, sample=sample)
     passes = run_pipeline(graph, pipeline("optimize"), ctx, dump_dir=request.dump_dir, probe=probe)
     ctx.fused = names - {t.name for t in graph.tensors()}
-    for name in request.options.fixed_scales:
+    for name in ctx.options.fixed_scales:
         if name in ctx.fused:
             ctx.warn("fixed-scale", f"--fixed-scale {name}: {name} was fused away and keeps no scale of its own", name)
     keep_stage(request, "optimized_float_model", graph)
     return Prepared(model, graph, ctx, inputs, passes, probe)
+
+
+def _rule_scales(graph: Graph, ctx: PassContext) -> dict[str, float]:
+    """Tensor -> scale that a rule of the qconfig fixes."""
+    found = {}
+    for t in graph.tensors():
+        rule = of_result(ctx.matches, graph, t, "fixed_scale") if t.const is None else None
+        if rule is not None and rule.fixed_scale is not None:
+            found[t.name] = rule.fixed_scale
+    return found
 
 
 def _cut_at(graph: Graph, names: Sequence[str]) -> None:

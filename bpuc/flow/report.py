@@ -74,7 +74,7 @@ def _tensor(tensor: Tensor, ctx: PassContext, groups: dict[str, int]) -> dict[st
     if quant is not None and len(quant.scale) == 1:
         threshold = quant.threshold
     elif quant is not None and (tensor.const is not None or quant.dtype in (DType.INT8, DType.INT16)):
-        qmax = 127 if tensor.const is not None else quant.dtype.qmax
+        qmax = quant.dtype.qmax
         threshold = [s * qmax for s in quant.scale]
     elif quant is not None and seen is not None:
         threshold = seen.threshold
@@ -87,7 +87,7 @@ def _tensor(tensor: Tensor, ctx: PassContext, groups: dict[str, int]) -> dict[st
         "dtype": (quant.dtype if quant is not None else tensor.dtype).value,
         "scale": _scale(tensor),
         "axis": None if quant is None or len(quant.scale) == 1 else quant.axis,
-        "qmax": None if quant is None else 127 if tensor.const is not None else quant.dtype.qmax,
+        "qmax": None if quant is None else quant.dtype.qmax,
         "threshold": threshold,
         "observer": observer,
         "group": groups.get(tensor.name),

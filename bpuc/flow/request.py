@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from bpuc.base.dtypes import float32_positive
 from bpuc.base.errors import ConfigError
 from bpuc.config import Config, load_config
+from bpuc.config.qconfig import QuantRule, Templates, read_templates
 from bpuc.flow.own_observers import parse
 from bpuc.observe.registry import observer_names
 from bpuc.passkit import CompileOptions
@@ -41,6 +42,7 @@ class Request:
     dump_dir: Path | None = None
     keep_stages: Path | None = None
     max_latency_loss: float | None = None
+    unused_templates: tuple[str, ...] = ()
     check_numerics: bool = False
     hardware: Mapping[str, float] = field(default_factory=dict)
     workers: int | None = None
@@ -68,7 +70,8 @@ def make_request(
     keep_scale: Sequence[str] = (),
     max_bits_lost: float | None = None,
     qat_scales: str | None = None,
-    template: str | None = None,
+    template: str | Sequence[str] | None = None,
+    rules: Sequence[QuantRule] = (),
     equalize: bool = False,
     effort: int | None = None,
     tune_thresholds: bool | None = None,
@@ -113,6 +116,8 @@ def make_request(
     _check_observer(name, settings)
     if workers and scheduler:
         raise ConfigError("--workers and --scheduler were both given", want="processes here, or a cluster")
+    words = (template,) if isinstance(template, str) else tuple(template or ())
+    templates = read_templates(words) if words else (c.templates if c else None) or Templates()
     both = set(run_on_cpu) & set(run_on_bpu)
     if both:
         raise ConfigError(f"{min(both)} is asked for on the CPU and on the BPU", want="--run-on-cpu or --run-on-bpu")
@@ -129,7 +134,9 @@ def make_request(
         shared=(*(c.shared if c else ()), *share),
         keep_scales=(*(c.keep_scales if c else ()), *keep_scale),
         max_bits_lost=_first(max_bits_lost, c.max_bits_lost if c else None, CompileOptions.max_bits_lost),
-        template=_first(template, c.template if c else None, "default"),
+        template=templates.whole,
+        explicit_default=templates.explicit,
+        rules=(*rules, *(c.rules if c else ()), *templates.rules),
         equalize=equalize or bool(c and c.equalize),
         observer=name,
         observer_options=settings,
@@ -162,6 +169,7 @@ def make_request(
         symbols={m[1]: int(m[2]) for m in map(_SYMBOL.fullmatch, input_shape) if m},
         threads=threads,
         max_latency_loss=max_latency_loss,
+        unused_templates=templates.unused,
         dump_dir=Path(dump_dir) if dump_dir else c.dump_dir if c else None,
         keep_stages=Path(keep_stages) if keep_stages else c.keep_stages if c else None,
         check_numerics=check_numerics,

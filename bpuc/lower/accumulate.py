@@ -86,7 +86,7 @@ def lower_matmul(op: Op, b: Builder) -> None:
     a, w = op.input(0), op.input(1)
     if with_weights(op):
         scales = np.asarray(quant_of(w).scale)
-        integers = np.clip(round_half_up(w.value().astype(np.float64) / scales), -127, 127).astype(np.int8)
+        integers = _rounded(w, w.value().astype(np.float64) / scales)
         common = _tail(op, b, step_of(a) * scales, attrs.low, attrs.high, integers)
         right = b.constant(integers)
     else:
@@ -104,11 +104,17 @@ def _weights(op: Op, scales: Array) -> Array:
     w = op.input(1).value().astype(np.float64)
     if op.kind == "Conv":
         per = scales.reshape(-1, *[1] * (w.ndim - 1))
-        return np.clip(round_half_up(w / per), -127, 127).astype(np.int8)
+        return _rounded(op.input(1), w / per)
     groups = op.attrs.group if isinstance(op.attrs, ConvAttrs) else 1
     grouped = w.reshape(groups, w.shape[0] // groups, *w.shape[1:])
     per = scales.reshape(groups, 1, -1, *[1] * (w.ndim - 2))
-    return np.clip(round_half_up(grouped / per), -127, 127).astype(np.int8).reshape(w.shape)
+    return _rounded(op.input(1), grouped / per).reshape(w.shape)
+
+
+def _rounded(weights: Tensor, steps: Array) -> Array:
+    """Integers of weights, symmetric in their type."""
+    dtype = quant_of(weights).dtype
+    return np.clip(round_half_up(steps), -dtype.qmax, dtype.qmax).astype(dtype.numpy)
 
 
 def _tail(

@@ -13,8 +13,10 @@ from bpuc.base.dtypes import DType
 from bpuc.base.errors import ConfigError
 from bpuc.base.image import ImageInput
 from bpuc.config import NodeDtype
+from bpuc.config.qconfig import QuantRule
 from bpuc.ir import Graph, Op, Tensor
 from bpuc.passkit.layer import Visit
+from bpuc.passkit.qconfig import Match
 from bpuc.target.model import Target
 
 # the observer of a tensor that is -Inf where a mask hides values: no scale can hold it, so it stays on the CPU
@@ -36,6 +38,7 @@ class CompileOptions:
     channel_scales: scales per channel where they are free. bias_correction: the mean of rounding errors into biases.
     auto_int16: int16 for the tensors that need it most. adaptive_rounding: weights rounded by the error of the result.
     high_precision_outputs: results that only outputs and CPU ops read stay int32 accumulators.
+    rules: the qconfig, for single ops and tensors. explicit_default: the default template was asked for by name.
     output_nodes: nodes or tensors that replace the model's outputs. output_dtype: int8 or int16 of the outputs.
     node_dtypes: types of single operands or results. remove_types, remove_names: ops to delete at the ends.
     """
@@ -60,6 +63,8 @@ class CompileOptions:
     auto_int16: bool = True
     adaptive_rounding: bool = True
     high_precision_outputs: bool = True
+    rules: tuple[QuantRule, ...] = ()
+    explicit_default: bool = False
     output_nodes: tuple[str, ...] = ()
     output_dtype: str | None = None
     node_dtypes: tuple[NodeDtype, ...] = ()
@@ -232,6 +237,9 @@ class PassContext:
     # names of the tensors whose type was asked for by name; by output, why it is no accumulator of high precision
     asked_dtypes: set[str] = field(default_factory=set)
     output_notes: dict[str, str] = field(default_factory=dict)
+    # what the rules of the qconfig name, the most exact first; op types that the model had before fusion
+    matches: list[Match] = field(default_factory=list)
+    known_types: set[str] = field(default_factory=set)
     # inputs that take pixels, by name
     images: dict[str, ImageInput] = field(default_factory=dict)
     # types that the calibration file asks for, or the scales in the model file

@@ -65,13 +65,15 @@ def from_input(op: Op, w: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.
 
 
 def rounded_weights(op: Op) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """What the op's 8-bit weights stand for, float64 in their shape; they must have their scales."""
+    """What the op's integer weights stand for, float64 in their shape; they must have their scales."""
     return np.asarray(integer_weights(op) * _steps(op))
 
 
 def integer_weights(op: Op) -> np.ndarray[Any, np.dtype[np.float64]]:
     """The integers of the op's weights as float64 in their shape; they must have their scales."""
-    return np.clip(np.floor(op.input(1).value().astype(np.float64) / _steps(op) + 0.5), -127, 127)
+    quant = op.input(1).quant
+    qmax = 127 if quant is None else quant.dtype.qmax
+    return np.clip(np.floor(op.input(1).value().astype(np.float64) / _steps(op) + 0.5), -qmax, qmax)
 
 
 def _steps(op: Op) -> np.ndarray[Any, np.dtype[np.float64]]:

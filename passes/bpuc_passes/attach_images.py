@@ -129,6 +129,7 @@ def _fold(graph: Graph, ctx: PassContext, op: Op, t: Tensor, a: Floats, b: Float
     set_const(graph, op, 1, as_float32(np.einsum("oc...,cr->or...", w, a)), f"{op.name}_weight")
     set_const(graph, op, 2, as_float32(bias), f"{op.name}_bias")
     graph.set_input(op, 0, t)
+    op.input(1).quant = weights.quant
     scales = tuple(float(s * gain) for s in weights.quant.scale) if uniform else _scales(op, ctx)
     op.input(1).quant = replace(weights.quant, scale=scales)
     if not uniform and mean is not None:
@@ -145,7 +146,8 @@ def _taps(w: Floats) -> Floats:
 
 
 def _scales(op: Op, ctx: PassContext) -> tuple[float, ...]:
-    return weight_scales(op, replace(ctx, weights={}))
+    quant = op.input(1).quant
+    return weight_scales(op, replace(ctx, weights={}), 127 if quant is None else quant.dtype.qmax)
 
 
 def _rescale(graph: Graph, tensor: Tensor, scales: tuple[float, ...]) -> None:

@@ -5,16 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bpuc.base.dtypes import DType
-from bpuc.base.errors import ConfigError, did_you_mean
-from bpuc.config import NodeDtype
 from bpuc.ir import Graph, Op, Tensor
 from bpuc.passkit import Change, Numerics, Pass, PassContext, Stage
+from bpuc.passkit.requests import asked_dtypes, template_int16
 from bpuc.passkit.scales import quantized_tensors, scale_classes
 from bpuc.support.check import supports
-from bpuc_passes.pin_devices import matching
 from bpuc_passes.place_ops import facts_of
-
-_KNOWN = ("int8", "int16")
 
 
 @dataclass(frozen=True)
@@ -29,12 +25,12 @@ class ChooseDtypes(Pass):
     needs = Stage.PLACED
 
     def run(self, graph: Graph, ctx: PassContext) -> list[Change]:
-        wanted = _requests(graph, ctx)
+        quantized = dict.fromkeys(quantized_tensors(graph))
+        wanted = asked_dtypes(graph, ctx, quantized, ctx.warn)
         ctx.asked_dtypes |= {t.name for t in wanted}
-        if ctx.options.template == "int16":
-            everything = quantized_tensors(graph)
-            wanted = {**{t: "int16" for t in everything if t.const is None}, **wanted}
         target = ctx.need_target()
+        if ctx.options.template == "int16" or target.int16_activations:
+            wanted = {**dict.fromkeys(template_int16(graph, ctx, quantized), "int16"), **wanted}
         wanted |= {t: "int16" for t in _preferred(graph, ctx) if t not in wanted}
         if not wanted:
             return []
@@ -64,58 +60,6 @@ class ChooseDtypes(Pass):
                 ctx.int16.add(tensor.name)
                 changes.append(Change("int16", tensor.name, "asked for" if tensor in able else "carried on"))
         return changes
-
-
-def _requests(graph: Graph, ctx: PassContext) -> dict[Tensor, str]:
-    """Type asked for each quantized tensor; a tensor's name wins over a node's, a node's over an op type's."""
-    tensors = {t.name: t for t in graph.tensors()}
-    quantized = set(quantized_tensors(graph))
-    found: dict[Tensor, tuple[int, str]] = {}
-    for word, dtype in {**ctx.calibrated_dtypes, **ctx.options.dtypes}.items():
-        if dtype not in _KNOWN:
-            raise ConfigError(f"--dtype {word}={dtype}: no such type for activations", want="int8 or int16")
-        if word in tensors:
-            hits, rank = [tensors[word]], 2
-            if tensors[word].const is not None and tensors[word] not in quantized:
-                ctx.warn("dtype", f"--dtype {word}={dtype}: {word} is a weight; weights stay int8", word)
-                continue
-        else:
-            ops = matching(graph, word)
-            if not ops:
-                if word in ctx.fused:
-                    ctx.warn(
-                        "dtype", f"--dtype {word}={dtype}: {word} was fused away and has no value of its own", word
-                    )
-                    continue
-                known = [*tensors, *(op.name for op in graph), *(op.onnx_type for op in graph)]
-                raise ConfigError(
-                    f"--dtype {word}={dtype}: no tensor, node or op type of that name", hint=did_you_mean(word, known)
-                )
-            hits, rank = [t for op in ops for t in op.outputs], 1 if word in {n for op in ops for n in op.origin} else 0
-        for tensor in hits:
-            if tensor in quantized and found.get(tensor, (-1, ""))[0] < rank:
-                found[tensor] = (rank, dtype)
-    for wish in ctx.options.node_dtypes:
-        ops = matching(graph, wish.node)
-        if not ops and wish.node not in ctx.fused:
-            known = sorted({n for op in graph for n in (op.name, op.onnx_type)})
-            raise ConfigError(f"{wish.node}: no node and no op type of that name", hint=did_you_mean(wish.node, known))
-        for op in ops:
-            rank = 1 if wish.node in (op.name, *op.origin) else 0
-            for tensor in _side(op, wish):
-                if tensor in quantized and found.get(tensor, (-1, ""))[0] <= rank:
-                    found[tensor] = (rank, wish.dtype)
-    if ctx.options.output_dtype is not None:
-        for tensor in graph.outputs:
-            if tensor in quantized:
-                found.setdefault(tensor, (0, ctx.options.output_dtype))
-    return {t: dtype for t, (_, dtype) in found.items()}
-
-
-def _side(op: Op, wish: NodeDtype) -> list[Tensor]:
-    if wish.side == "output":
-        return list(op.outputs)
-    return [t for i, t in enumerate(op.inputs) if t is not None and t.const is None and wish.index in (None, i)]
 
 
 def _preferred(graph: Graph, ctx: PassContext) -> list[Tensor]:

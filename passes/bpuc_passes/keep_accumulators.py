@@ -15,6 +15,7 @@ from bpuc.base.dtypes import DType
 from bpuc.ir import Graph, Op, QuantParams, Tensor
 from bpuc.passkit import Change, Numerics, Pass, PassContext, Stage
 from bpuc.passkit.channels import carried_axis, written_axis
+from bpuc.passkit.qconfig import of_op
 from bpuc.passkit.scales import is_mover
 from bpuc.passkit.weights import by_channel, integer_weights, with_weights
 
@@ -51,7 +52,21 @@ class KeepAccumulators(Pass):
         for tensor, name in zip(graph.outputs, graph.output_names):
             if tensor.quant is not None and tensor.const is None and tensor.name not in kept:
                 ctx.output_notes[name] = _note(graph, tensor, ctx)
+        self._tell(graph, ctx, kept)
         return changes
+
+    def _tell(self, graph: Graph, ctx: PassContext, kept: set[str]) -> None:
+        """Warn where high precision was asked for by name and cannot be."""
+        if ctx.options.explicit_default:
+            for name, why in ctx.output_notes.items():
+                if why:
+                    ctx.warn("output-precision", f"output {name} is not of high precision: {why}", name)
+        for op in graph:
+            rule = of_op(ctx.matches, op, "high_precision")
+            if rule is not None and rule.high_precision and not any(t.name in kept for t in op.outputs):
+                chain = _float_readers(graph, op) if op.kind in _KINDS and op.device == "BPU" else {}
+                why = _why_not(op, chain, ctx) if chain else "it is no last Conv or MatMul on the BPU"
+                ctx.warn("output-precision", f"{rule.source}: {op.name} is not of high precision: {why}", op.name)
 
 
 def _float_readers(graph: Graph, op: Op) -> dict[Tensor, int | None]:
@@ -84,7 +99,10 @@ def _accumulator_scale(op: Op) -> tuple[float, ...]:
 
 def _why_not(op: Op, chain: dict[Tensor, int | None], ctx: PassContext) -> str:
     """Why the accumulator is not the result, "" where it can be."""
-    if not ctx.options.high_precision_outputs:
+    rule = of_op(ctx.matches, op, "high_precision")
+    if rule is not None and not rule.high_precision:
+        return f"{rule.source} switches it off for {op.name}"
+    if not ctx.options.high_precision_outputs and rule is None:
         return "high-precision outputs are switched off"
     if not ctx.need_target().int32_outputs:
         return f"{ctx.need_target().march} gives no int32 results"

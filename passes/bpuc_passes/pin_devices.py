@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bpuc.base.errors import ConfigError, did_you_mean
-from bpuc.ir import Graph, Op
+from bpuc.ir import Graph
 from bpuc.passkit import Change, Numerics, Pass, PassContext
+from bpuc.passkit.requests import matching
 
 
 @dataclass(frozen=True)
@@ -30,10 +31,10 @@ class PinDevices(Pass):
                 for op in hits:
                     op.pin = device
                     changes.append(Change(f"pinned to the {device}", op.name, f"--run-on-{device.lower()} {word}"))
+        for match in reversed(ctx.matches):
+            wish = match.rule.device
+            for op in graph if wish is not None else ():
+                if match.names(op) or any(t.name in match.tensors for t in op.outputs):
+                    op.pin = str(wish)
+                    changes.append(Change(f"pinned to the {wish}", op.name, match.rule.source))
         return changes
-
-
-def matching(graph: Graph, word: str) -> list[Op]:
-    """Ops that the word names: by ONNX node, else by op type."""
-    by_name = [op for op in graph if op.name == word or word in op.origin]
-    return by_name or [op for op in graph if word in (op.onnx_type, op.kind)]

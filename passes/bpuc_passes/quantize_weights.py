@@ -12,6 +12,7 @@ import numpy as np
 from bpuc.base.dtypes import DType
 from bpuc.ir import Graph, Op, QuantParams
 from bpuc.passkit import Change, Numerics, Pass, PassContext, Stage
+from bpuc.passkit.qconfig import of_op
 from bpuc.passkit.weights import per_channel, weight_axis, with_weights
 
 _BIAS_LIMIT = float(1 << 30)
@@ -29,19 +30,20 @@ class QuantizeWeights(Pass):
         for op in graph:
             if op.device != "BPU" or not with_weights(op):
                 continue
-            scales = weight_scales(op, ctx)
+            dtype = _dtype(op, ctx)
+            scales = weight_scales(op, ctx, dtype.qmax)
             weights = op.input(1)
             if weights.quant is not None and weights.quant.scale != scales:
                 twin = graph.new_tensor(weights, weights.name)
                 twin.const = weights.const
                 graph.set_input(op, 1, twin)
                 weights = twin
-            weights.quant = QuantParams(DType.INT8, scales, weight_axis(op))
+            weights.quant = QuantParams(dtype, scales, weight_axis(op))
         return []
 
 
-def weight_scales(op: Op, ctx: PassContext) -> tuple[float, ...]:
-    """One scale an output channel: the largest weight over 127, or what was chosen, and room for the bias."""
+def weight_scales(op: Op, ctx: PassContext, qmax: int = 127) -> tuple[float, ...]:
+    """One scale an output channel: the largest weight over qmax, or what was chosen, and room for the bias."""
     largest = np.abs(per_channel(op)).max(1) if op.input(1).elements else np.zeros(op.out.shape[1])
     chosen = ctx.weights.get(op.input(1).name)
     if chosen is not None and chosen.shape == largest.shape:
@@ -52,6 +54,22 @@ def weight_scales(op: Op, ctx: PassContext) -> tuple[float, ...]:
     floor = np.full(largest.shape, 1e-12)
     if bias is not None:
         floor = np.maximum(floor, np.abs(bias.value().astype(np.float64)) / (step.unit * _BIAS_LIMIT))
-    scales = np.maximum(largest / 127, floor)
-    scales = np.where(largest > 0, scales, np.maximum(floor, 1 / 127))
+    scales = np.maximum(largest / qmax, floor)
+    scales = np.where(largest > 0, scales, np.maximum(floor, 1 / qmax))
     return tuple(float(s) for s in scales)
+
+
+def _dtype(op: Op, ctx: PassContext) -> DType:
+    """int16 where a rule of the qconfig asks for it and the march has it."""
+    rule = of_op(ctx.matches, op, "weight")
+    if rule is None or rule.weight != "int16":
+        return DType.INT8
+    march = ctx.need_target()
+    if not march.int16_weights:
+        why = f"{march.march} has 8-bit weights only"
+    elif op.kind == "Affine":
+        why = f"{op.onnx_type} has no 16-bit gains"
+    else:
+        return DType.INT16
+    ctx.warn("int16-weights", f"{rule.source}: weights of {op.onnx_type} {op.name} stay int8: {why}", op.name)
+    return DType.INT8

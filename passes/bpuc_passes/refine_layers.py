@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bpuc.base.dtypes import DType
 from bpuc.ir import Graph
 from bpuc.ops.attrs import ConvAttrs
 from bpuc.passkit import Change, Numerics, Pass, PassContext, Stage
@@ -78,7 +79,7 @@ def _round(graph: Graph, ctx: PassContext, layer: Layer) -> list[Change]:
     samples = len(layer.operands)
     fit = samples - max(1, samples // 4)
     w = per_channel(op)
-    if not 1 < w.shape[1] <= _MOST_TAPS or samples < 2 or old.quant is None:
+    if not 1 < w.shape[1] <= _MOST_TAPS or samples < 2 or old.quant is None or old.quant.dtype is not DType.INT8:
         return []
     rows = _rows(layer, fit, w.shape[1])
     if rows is None:

@@ -145,7 +145,7 @@ def _context(words: list[str]) -> tuple[PassContext, dict[str, object]]:
             case "--remove-type":
                 options = replace(options, remove_types=(*options.remove_types, value))
             case "--template":
-                options = replace(options, template=value)
+                options = replace(options, template=value, explicit_default=value == "default")
             case "--share":
                 options = replace(options, shared=(*options.shared, value))
             case "--keep-scale":

@@ -9,6 +9,7 @@ import pytest
 
 from bpuc.base.errors import ConfigError
 from bpuc.config import Config, load_config
+from bpuc.config.qconfig import Templates
 from bpuc.config.schema import Document
 
 M, N, C, K = "model_parameters", "input_parameters", "calibration_parameters", "compiler_parameters"
@@ -42,7 +43,7 @@ TAKEN: list[tuple[str, str, dict[str, Any]]] = [
     (C, "run_on_cpu: a;b", {"run_on_cpu": ("a", "b")}),
     (C, "run_on_bpu: a", {"run_on_bpu": ("a",)}),
     (C, "optimization: set_model_output_int16", {"output_dtype": "int16"}),
-    (C, "optimization: 'set_all_nodes_int16,run_fast'", {"template": "int16"}),
+    (C, "optimization: 'set_all_nodes_int16,run_fast'", {"templates": Templates("int16")}),
     (C, "quant_config: {op_config: {Conv: {qtype: int16}}}", {"dtypes": {"Conv": "int16"}}),
     (K, "compile_mode: bandwidth", {"compile_mode": "bandwidth"}),
     (K, "optimize_level: O2", {"optimize_level": "O2"}),

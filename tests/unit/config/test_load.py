@@ -142,7 +142,7 @@ compiler_parameters: {cache_mode: disable, input_source: {x: pyramid}, jobs: 0, 
     (image,) = c.inputs
     assert image.mean == (123.675, 116.28, 103.53)
     assert image.scale == pytest.approx((0.017125, 0.017507, 0.017429), abs=1e-6)
-    assert (c.random_data, c.observer, c.template, c.output_dtype) == (True, "min_max", "int16", "int16")
+    assert (c.random_data, c.observer, c.templates.whole, c.output_dtype) == (True, "min_max", "int16", "int16")
     assert c.dtypes == {"a": "int16", "b": "int8"}
     assert c.remove_types == ("Dequantize",)
     assert [n.split(": ")[1].split(".")[1] for n in c.notes] == [
@@ -170,7 +170,7 @@ def test_quant_config(load, tmp_path, in_file):
     (tmp_path / "q.json").write_text(QUANT_CONFIG)
     value = "q.json" if in_file else QUANT_CONFIG.replace("\n", "\n   ")
     c = load(f"calibration_parameters:\n calibration_type: kl\n quant_config: {value}\nbpuc: {{dtype: {{m: int16}}}}")
-    assert (c.template, c.output_dtype) == ("int16", "int8")
+    assert (c.templates.whole, c.output_dtype) == ("int16", "int8")
     assert (c.observer, c.observer_options) == ("percentile", {"percentile": 99.9})
     assert c.dtypes == {"Conv": "int8", "m": "int16"}
     assert c.node_dtypes == (NodeDtype("n", "input", 0, "int16"),)
@@ -209,7 +209,7 @@ bpuc:
     assert c.dtypes == {"a": "int8", "Softmax": "int16"}
     assert c.node_dtypes == (NodeDtype("c", "input", 1, "int16"),)  # that of a is overruled
     assert c.fixed_scales == {"x": 0.01, "y": 0.5}
-    assert (c.share_scales, c.template) == ("never", "int16")
+    assert (c.share_scales, c.templates.whole) == ("never", "int16")
     assert (c.run_on_cpu, c.run_on_bpu) == (("a", "s2", "s3"), ("s",))  # node_info wins over run_on_bpu
     assert c.input_shapes(["y", "x"]) == {"x": (1, 3, 8, 8), "y": (1, 4)}
     assert (c.dump_dir, c.keep_stages) == (tmp_path / "dump", tmp_path / "stages")
