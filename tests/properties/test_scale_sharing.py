@@ -103,6 +103,18 @@ def test_a_concat_has_one_scale_and_both_engines_agree(net: Net, mode: str) -> N
         np.testing.assert_array_equal(fast[name], value, err_msg=name)
 
 
+@settings(deadline=None, max_examples=25)
+@given(nets())
+def test_moved_and_merged_rescales_keep_the_integers(net: Net) -> None:
+    # with no bit to lose and nothing measured, all that may keep its own scale does; each pass is checked on data
+    program = compiled(net, max_bits_lost=0.0, effort=0, check_numerics=True)
+    found = [(r["tensor"], r["to_scale"]) for r in program.report["rescales"]]
+    assert len(set(found)) == len(found)
+    scale = scales(program)
+    for node in concats(program):
+        assert {scale[name] for name in node["inputs"]} == {scale[node["outputs"][0]]}, node
+
+
 @settings(deadline=None, max_examples=15)
 @given(nets())
 def test_never_has_a_rescale_for_every_operand_that_differs(net: Net) -> None:
