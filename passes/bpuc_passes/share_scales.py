@@ -29,9 +29,9 @@ TELL_BITS = 3.0
 _MOVED = "values only move between them"
 # members that lose a whole bit may be better apart; what each must gain at the outputs for its rescale (both chosen by
 # hand: below a bit users expect sharing), and trials at most
-_PAID_BITS, _LEAST_DB, _TRIALS = 1.0, 0.3, 8
+_PAID_BITS, _LEAST_DB, _TRIALS = 1.0, 0.5, 8
 # what the outputs may lose for each Rescale less
-_LOSS_DB = 0.1
+_LOSS_DB = 0.15
 
 
 @dataclass(frozen=True)
