@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import re
 from importlib import metadata
 from pathlib import Path
@@ -139,17 +140,31 @@ def test_fixed_takes_a_scale_or_a_threshold():
 finite = arrays(np.float32, st.integers(0, 40), elements=st.floats(width=32, allow_nan=False, allow_infinity=False))
 
 
-@pytest.mark.parametrize("name", ALL)
+WITH_OPTIONS = [(n, {}) for n in ALL]
+WITH_OPTIONS += [("kl", {"bins": 512, "max_bins": 4096}), ("percentile", {"sampling": 3}), ("mse", {"finer": 9})]
+
+
+@pytest.mark.parametrize(("name", "options"), WITH_OPTIONS)
 @given(parts=st.lists(finite, max_size=4), data=st.data())
 @settings(max_examples=40, deadline=None)
-def test_neither_order_nor_grouping_matters(name, parts, data):
-    straight = fed(name, *parts)
+def test_neither_order_nor_grouping_matters(name, options, parts, data):
+    straight = fed(name, *parts, **options)
     shuffled = data.draw(st.permutations(parts))
     cut = data.draw(st.integers(0, len(parts)))
-    merged, other = fed(name, *shuffled[:cut]), fed(name, *shuffled[cut:])
-    merged.merge(other)
+    merged, other = fed(name, *shuffled[:cut], **options), fed(name, *shuffled[cut:], **options)
+    merged.merge(pickle.loads(pickle.dumps(other)))
     assert merged.state() == straight.state()
     assert merged.threshold() == straight.threshold()
+
+
+@given(parts=st.lists(finite, max_size=5), cut=st.integers(0, 5), c=st.sampled_from([0.01, 0.5, 1.0]))
+@settings(max_examples=40, deadline=None)
+def test_a_moving_average_joins_in_order(parts, cut, c):
+    straight = fed("min_max", *parts, averaging_constant=c)
+    merged = fed("min_max", *parts[:cut], averaging_constant=c)
+    merged.merge(fed("min_max", *parts[cut:], averaging_constant=c))
+    assert merged.state() == straight.state()
+    assert merged.range() == straight.range()
 
 
 @pytest.mark.parametrize("name", ALL)
