@@ -6,7 +6,7 @@ import click
 
 from bpuc.cli import options, ui
 
-_TOPICS = ("rescales", "placement", "scales")
+_TOPICS = ("rescales", "placement", "scales", "certificates")
 
 
 @click.command("explain", cls=options.Command, epilog="Example: bpuc explain model.bpuc placement Softmax_12")
@@ -17,16 +17,18 @@ _TOPICS = ("rescales", "placement", "scales")
 def command(binary: str, topic: str, name: str | None, json_to: str | None) -> None:
     """Explain what stands in a simulated binary; it needs no other file.
 
-    NAME is a rescale or node for `rescales`, a node for `placement`, a tensor for `scales`.
+    NAME is a rescale or node for `rescales`, a node for `placement`, a tensor for `scales`, a node for `certificates`.
     """
     from bpuc.program import load_program
     from bpuc.report import explain
+    from bpuc.report.certificates import explain_certificates
 
     report = load_program(binary).report
     told = {
         "rescales": explain.explain_rescales,
         "placement": explain.explain_placement,
         "scales": explain.explain_scales,
+        "certificates": explain_certificates,
     }
     text, value = told[topic](report, name), explain.records(report, topic, name)
     ui.emit(text.rstrip("\n"), value, json_to)

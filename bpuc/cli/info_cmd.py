@@ -58,6 +58,7 @@ def describe(program: Program, manifest: dict[str, Any], raw: bytes) -> dict[str
             {"id": s.id, "device": s.device.value, "instructions": s.stop - s.start} for s in program.segments
         ],
         "instructions": dict(sorted(Counter(type(i).__name__ for i in program.instructions).items())),
+        "certificates": program.report.get("certificates", []),
         "tensors": [
             {
                 "name": t.name,
@@ -107,6 +108,12 @@ def render(info: dict[str, Any], name: str) -> str:
         rows = [o for o in info["ops"] if o["device"] == device]
         text = ", ".join(f"{o['count']} {o['op']}" for o in rows) or "none"
         lines.append(f"ops on the {device}: {text}")
+    worst = max(info["certificates"], key=lambda c: c["bound"] / c["limit"], default=None)
+    if worst is not None:
+        share = 100 * worst["bound"] / worst["limit"]
+        lines.append(
+            f"accumulators: none leaves its type; {worst['node']} needs most, at most {share:.2g} % of its range"
+        )
     lines.append(f"segments: {' '.join(s['device'] for s in info['segments']) or 'none'}")
     lines.append("parts:")
     lines += [f"  {p['name']}  {_size(p['bytes'])}" for p in info["parts"]]

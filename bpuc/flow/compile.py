@@ -104,7 +104,7 @@ def compile_prepared(request: Request, prepared: Prepared, source: DataSource | 
     for a in ctx.avoided:
         a.latency_us = rescale_us(ctx.avoided_elements[a.node, a.tensor], 1, target)
     program = lower(graph, target.march, prepared.model.input_types, ctx.images)
-    program.report = build_report(graph, ctx, prepared.model, rows)
+    program.report = build_report(graph, ctx, prepared.model, rows, program.certificates)
     return Compiled(program, prepared)
 
 

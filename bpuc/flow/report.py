@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
+
 from bpuc import __version__
 from bpuc.base.dtypes import DType
 from bpuc.flow.remedies import cpu_remedy
@@ -17,7 +19,13 @@ from bpuc.passkit.macs import int16_share
 SCHEMA = "bpuc.report/1"
 
 
-def build_report(graph: Graph, ctx: PassContext, model: ImportedModel, passes: list[dict[str, Any]]) -> dict[str, Any]:
+def build_report(
+    graph: Graph,
+    ctx: PassContext,
+    model: ImportedModel,
+    passes: list[dict[str, Any]],
+    certificates: list[dict[str, Any]],
+) -> dict[str, Any]:
     """All of report.json but the source path, which only the command knows."""
     ops = sorted(graph, key=lambda op: op.segment)
     groups = {name: g.id for g in ctx.groups for name in g.tensors}
@@ -43,8 +51,26 @@ def build_report(graph: Graph, ctx: PassContext, model: ImportedModel, passes: l
         "warnings": [asdict(w) for w in dict.fromkeys(ctx.warnings)],
         "avoided": [asdict(a) for a in ctx.avoided],
         "passes": passes,
+        "certificates": [{**c, **_clipping(graph, ctx, c["node"])} for c in certificates],
         **({"int16_mac_share": round(share, 6)} if share else {}),
     }
+
+
+def _clipping(graph: Graph, ctx: PassContext, node: str) -> dict[str, float | None]:
+    """How far values of an op's result reach beyond what its integers hold, by what calibration saw.
+
+    over: largest magnitude over the threshold, at most 1 where nothing is clipped. clipped_channels: part of the
+    channels of which some value is. None where calibration did not see them.
+    """
+    out = next(op.out for op in graph if op.name == node)
+    seen, known, quant = ctx.channels.get(out.name), ctx.ranges.get(out.name), out.quant
+    if known is None or known.assumed or quant is None or set(out.gain) != {1.0}:
+        return {"over": None, "clipped_channels": None}
+    over = max(-known.low, known.high) / quant.threshold
+    part = None
+    if seen is not None:
+        part = round(float((seen.peak > np.asarray(quant.scale) * quant.dtype.qmax * (1 + 1e-6)).mean()), 6)
+    return {"over": round(over, 6), "clipped_channels": part}
 
 
 def _integers(graph: Graph, tensor: Tensor) -> Tensor:

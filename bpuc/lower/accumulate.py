@@ -13,6 +13,7 @@ from bpuc.base.rounding import MAX_SHIFT, MULTIPLIER_BITS, MultiplierError, quan
 from bpuc.ir import Op, Tensor
 from bpuc.isa import Conv, ConvTranspose, MatMul, Ref, contiguous_strides
 from bpuc.lower.builder import Array, Builder, clamp_of, quant_of, refuse, step_of, steps_of
+from bpuc.lower.certificate import INT32_MAX, certify
 from bpuc.ops.attrs import AffineAttrs, ConvAttrs, MatMulAttrs
 from bpuc.passkit.weights import by_channel, with_weights
 
@@ -21,7 +22,6 @@ from bpuc.passkit.weights import by_channel, with_weights
 _PRODUCT_BITS = 61
 # beside a residual of ordinary size float64 holds every product, too
 _RESIDUAL_SHIFT = 40
-_INT32_MAX = (1 << 31) - 1
 
 
 def lower_conv(op: Op, b: Builder) -> None:
@@ -130,14 +130,15 @@ def _tail(
     if bias is not None:
         integers = round_half_up(bias.value().astype(np.float64) / unit)
         if not wide:
-            integers = np.clip(integers, -_INT32_MAX, _INT32_MAX)
+            integers = np.clip(integers, -INT32_MAX, INT32_MAX)
         if integers.any():
             fields["bias"] = b.constant(integers.astype(np.int64 if wide else np.int32))
     reach = _reach(op, weights, integers)
     peak = int(reach.peak.max(initial=0))
-    if not wide and peak > _INT32_MAX:
+    if not wide and peak > INT32_MAX:
         raise refuse(op, f"its accumulator could reach {peak}, beyond int32")
     if quant_of(y).dtype is DType.INT32:
+        b.certificates.append(certify(op, reach, wide, integers))
         return fields
     residual = op.maybe(3)
     real = unit / steps_of(y)
@@ -145,10 +146,12 @@ def _tail(
     bits = min(MULTIPLIER_BITS, _PRODUCT_BITS - peak.bit_length())
     limit = MAX_SHIFT if residual is None else _residual_shift(residual, float(ratio.max()))
     mult, shift = quantize_multipliers(real, bits, limit)
-    if residual is None and not wide and quant_of(y).dtype is DType.INT8:
+    provable = residual is None and not wide and quant_of(y).dtype is DType.INT8
+    if provable:
         if mult.size == 1:
             reach = Reach(reach.low.min(keepdims=True), reach.high.max(keepdims=True))
         mult = certifiable(mult, shift, real, reach, lo, hi)
+    b.certificates.append(certify(op, reach, wide, integers, (mult, shift, lo, hi), provable))
     fields["mult"] = b.constant(mult.astype(np.int32))
     fields["shift"] = b.constant(shift.astype(np.int32))
     if residual is not None:

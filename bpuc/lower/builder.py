@@ -11,6 +11,7 @@ from bpuc.base.errors import BpucError, ModelError
 from bpuc.base.rounding import Int64Array, round_half_up
 from bpuc.ir import Op, QuantParams, Tensor
 from bpuc.isa import Instruction, Ref, Space, contiguous_strides
+from bpuc.lower.certificate import Certificate
 from bpuc.lower.memory import VirtualMemory, aligned
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -24,6 +25,7 @@ class Builder:
         self.instructions: list[Instruction] = []
         self.constants = bytearray()
         self.parts: list[bytes] = []
+        self.certificates: list[Certificate] = []
         self.op = -1
         self.refs: dict[Tensor, Ref] = {}
         self.written: dict[Tensor, int] = {}

@@ -127,6 +127,7 @@ def lower(
         tensors=_tensor_symbols(graph, b),
         ops=symbols,
         segments=segments,
+        certificates=[c.as_json() for c in b.certificates],
     )
 
 

@@ -70,6 +70,7 @@ class Program:
 
     arena_bytes: size of the activation memory. constants: the read-only memory that CONST operands point into.
     parts: ONNX models (serialized) that `CallOnnx` runs. report: all of report.json but the source path.
+    certificates: what is proven of accumulating ops; the report has them, the file only there.
     """
 
     march: str
@@ -83,3 +84,4 @@ class Program:
     ops: list[OpSymbol]
     segments: list[Segment]
     report: dict[str, Any] = field(default_factory=dict)
+    certificates: list[dict[str, Any]] = field(default_factory=list)

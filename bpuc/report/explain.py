@@ -10,6 +10,7 @@ from typing import Any
 
 from bpuc.base.errors import ConfigError, did_you_mean
 from bpuc.report import values as v
+from bpuc.report.certificates import certificates_of
 from bpuc.report.plain import table, wrap
 from bpuc.report.text import because, saved, scales_of
 
@@ -138,6 +139,8 @@ def records(report: Record, topic: str, name: str | None = None) -> dict[str, li
         nodes = v.records(report, "nodes") if name is None else _placed(report, name)
         ids = {n.get("segment") for n in nodes}
         return {"nodes": nodes, "segments": [s for s in v.records(report, "segments") if s.get("id") in ids]}
+    if topic == "certificates":
+        return {"certificates": certificates_of(report, name)}
     tensors = v.records(report, "tensors") if name is None else _tensors_named(report, name)
     groups = {t.get("group") for t in tensors}
     return {"tensors": tensors, "groups": [g for g in v.records(report, "groups") if g.get("id") in groups]}

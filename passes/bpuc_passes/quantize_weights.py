@@ -12,10 +12,12 @@ import numpy as np
 from bpuc.base.dtypes import DType
 from bpuc.ir import Graph, Op, QuantParams
 from bpuc.passkit import Change, Numerics, Pass, PassContext, Stage
+from bpuc.passkit.channels import Floats
 from bpuc.passkit.qconfig import of_op
 from bpuc.passkit.weights import per_channel, weight_axis, with_weights
 
 _BIAS_LIMIT = float(1 << 30)
+_INT32_MAX = float((1 << 31) - 1)
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,29 @@ def weight_scales(op: Op, ctx: PassContext, qmax: int = 127) -> tuple[float, ...
         floor = np.maximum(floor, np.abs(bias.value().astype(np.float64)) / (step.unit * _BIAS_LIMIT))
     scales = np.maximum(largest / qmax, floor)
     scales = np.where(largest > 0, scales, np.maximum(floor, 1 / qmax))
+    if step.dtype is DType.INT8 and qmax == 127:
+        scales = _within_int32(op, ctx, scales, step.unit)
     return tuple(float(s) for s in scales)
+
+
+def _within_int32(op: Op, ctx: PassContext, scales: Floats, step: float) -> Floats:
+    """Larger scales where int32 might not hold the sum of so many weights: 128 times |integers|, and the bias."""
+    w, bias = np.abs(per_channel(op)), op.maybe(2)
+    sums = 128 * w.sum(1) / scales
+    if bias is not None:
+        sums += np.abs(bias.value().astype(np.float64)) / (scales * step)
+    rounding = 64.0 * w.shape[1]  # half a step of every weight
+    bound = sums + rounding
+    room = _INT32_MAX - rounding
+    factor = np.maximum(sums / room * (1 + 1e-6), 1.0) if room > 0 else np.ones(len(w))
+    if (factor > 1).any():
+        ctx.warn(
+            "coarse-weights",
+            f"{op.name}: with weights of 8 bits its accumulator could reach {bound.max():.4g}, beyond int32; "
+            f"{int((factor > 1).sum())} channels have weights up to {factor.max():.3g} times coarser",
+            op.name,
+        )
+    return np.asarray(scales * factor)
 
 
 def _dtype(op: Op, ctx: PassContext) -> DType:

@@ -1,0 +1,77 @@
+"""What is proven of the numbers of accumulating ops, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bpuc.base.errors import ConfigError, did_you_mean
+from bpuc.report import values as v
+from bpuc.report.plain import table
+
+WIDTH = 80
+Record = Mapping[str, Any]
+
+
+def certificates_of(report: Record, name: str | None = None) -> list[Record]:
+    """All certificates, or those of a node.
+
+    Raises:
+        ConfigError: no accumulating op has that name.
+    """
+    found = v.records(report, "certificates")
+    if name is None:
+        return found
+    nodes = {str(n.get("name")) for n in v.records(report, "nodes") if name in v.strings(n.get("onnx_nodes"))}
+    wanted = [c for c in found if c.get("node") == name or c.get("node") in nodes]
+    if not wanted:
+        known = [str(c.get("node")) for c in found]
+        raise ConfigError(f"{name} is no op with an accumulator", hint=did_you_mean(name, known))
+    return wanted
+
+
+def explain_certificates(report: Record, name: str | None = None) -> str:
+    """A row an op, the fullest accumulator first; or all about one op.
+
+    Raises:
+        ConfigError: as `certificates_of`.
+    """
+    found = certificates_of(report, name)
+    if name is not None:
+        return "\n\n".join("\n".join(_one(c)) for c in found) + "\n"
+    ordered = sorted(found, key=lambda c: -_share(c))
+    rows = [[v.clean(c.get("node")), str(c.get("bound")), f"{_share(c):.2g} %", _type(c), _over(c)] for c in ordered]
+    head = ["node", "accumulator at most", "of its type", "type", "peak / range"]
+    return table(head, rows, [False, True, True, False, True], WIDTH) + "\n"
+
+
+def _one(c: Record) -> list[str]:
+    proof = c.get("float32_channels")
+    lines = [
+        f"{v.clean(c.get('node'))}: the accumulator is at most {c.get('bound')}, {_share(c):.2g} % of {_type(c)}, "
+        "for any input",
+        f"  sums are exact in {v.clean(c.get('exact_in'))}",
+        f"  bias {_span(c.get('bias'))}, multiplier {_span(c.get('mult'))}, shift {_span(c.get('shift'))}",
+    ]
+    if proof is not None:
+        lines.append(f"  requantization is proven equal in float32 for {100 * proof:.3g} % of the channels")
+    lines.append(f"  largest value in calibration over the largest kept: {_over(c)}")
+    if c.get("clipped_channels") is not None:
+        lines.append(f"  channels with clipped values: {100 * c['clipped_channels']:.3g} %")
+    return lines
+
+
+def _share(c: Record) -> float:
+    return 100 * int(c.get("bound") or 0) / int(c.get("limit") or 1)
+
+
+def _type(c: Record) -> str:
+    return "int32" if int(c.get("limit") or 0) < 1 << 32 else "int64"
+
+
+def _over(c: Record) -> str:
+    return "-" if c.get("over") is None else f"{c['over']:.3g}"
+
+
+def _span(ends: Any) -> str:
+    return "-" if not isinstance(ends, list) else f"{ends[0]}..{ends[1]}"

@@ -1,0 +1,88 @@
+"""Certificates of accumulating ops: bounds and ends by hand; layers too large for int32 get coarser weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from bpuc.base.errors import ConfigError
+from bpuc.cli.main import cli
+from bpuc.program import save_program
+from bpuc.report.certificates import certificates_of
+from tests.unit.lower.bench import build, int8s, node
+from tests.unit.lower.test_int16 import int16s
+
+
+def test_bound_bias_multiplier_and_shift(tmp_path: Path) -> None:
+    w = np.array([[127, -1], [3, 127]], np.float32).reshape(2, 2, 1, 1) * 2**-7
+    net = build(
+        tmp_path,
+        [node("Conv", ["x", "w", "b"], ["c"], "conv"), node("Relu", ["c"], ["y"], "relu")],
+        {"x": (1, 2, 4, 4)},
+        constants={"w": w, "b": np.array([1.0, -2.0], np.float32)},
+        scales={"x": 2**-5, "y": 0.25},
+    )
+    (c,) = net.program.report["certificates"]
+    # biases in steps of 2**-12; sums of |w| are 128 and 130, times 128
+    assert (c["node"], c["bias"]) == ("conv", [-8192, 4096])
+    assert c["bound"] == 130 * 128 + 8192
+    assert (c["limit"], c["exact_in"]) == (2**31 - 1, "float32")
+    # 2**-12 / 0.25 is 2**21 / 2**31
+    assert (c["mult"], c["shift"], c["float32_channels"]) == ([2**21, 2**21], [31, 31], 1.0)
+    assert (c["over"], c["clipped_channels"]) == (None, None)
+
+
+def test_int16_operands_have_int64(tmp_path: Path) -> None:
+    w = np.full((1, 2, 1, 1), 127 * 2**-7, np.float32)
+    net = build(
+        tmp_path,
+        [node("Conv", ["x", "w"], ["c"], "conv"), node("Relu", ["c"], ["y"], "relu")],
+        {"x": (1, 2, 4, 4)},
+        constants={"w": w},
+        scales={"x": 2**-13, "y": 2**-9},
+        dtype=["x=int16", "y=int16"],
+    )
+    (c,) = net.program.report["certificates"]
+    assert (c["bound"], c["limit"], c["exact_in"]) == (254 * 32768, 2**63 - 1, "float32")
+    net.run(x=int16s((1, 2, 4, 4)))
+
+
+def test_too_many_weights_become_coarser(tmp_path: Path) -> None:
+    count = 1 << 18
+    net = build(
+        tmp_path,
+        [node("Conv", ["x", "w"], ["y"], "large")],
+        {"x": (1, count, 1, 1)},
+        constants={"w": np.ones((1, count, 1, 1), np.float32)},
+        scales={"x": 1.0},
+        anywhere=True,
+    )
+    (c,) = net.program.report["certificates"]
+    assert c["bound"] <= 2**31 - 1
+    (warning,) = [w for w in net.program.report["warnings"] if w["code"] == "coarse-weights"]
+    assert "large: with weights of 8 bits its accumulator could reach 4.278e+09, beyond int32" in warning["message"]
+    x = np.full((1, count, 1, 1), -128)
+    (scale,) = [t["scale"] for t in net.program.report["tensors"] if t["name"] == "y"]
+    step = scale[0] if isinstance(scale, list) else scale
+    # 2**18 ones in 8-bit steps of 1 / 63 or so: an integer off by at most a half
+    assert net.run(x=x)["y"].item() * step == pytest.approx(-128 * count, rel=0.5 / 63)
+
+
+def test_explain_and_info(tmp_path: Path) -> None:
+    w = np.full((1, 2, 1, 1), 0.5, np.float32)
+    net = build(
+        tmp_path, [node("Conv", ["x", "w"], ["y"], "conv")], {"x": (1, 2, 4, 4)}, constants={"w": w}, scales={"x": 1.0}
+    )
+    save_program(net.program, tmp_path / "n.bpuc")
+    text = CliRunner().invoke(cli, ["explain", str(tmp_path / "n.bpuc"), "certificates"]).output
+    assert "32512" in text, "2 * 127 * 128"
+    text = CliRunner().invoke(cli, ["explain", str(tmp_path / "n.bpuc"), "certificates", "conv"]).output
+    assert "conv: the accumulator is at most 32512, 0.0015 % of int32, for any input" in text
+    info = CliRunner().invoke(cli, ["info", str(tmp_path / "n.bpuc")]).output
+    assert "accumulators: none leaves its type; conv needs most, at most 0.0015 % of its range" in info
+    with pytest.raises(ConfigError, match="cnv is no op with an accumulator"):
+        certificates_of(net.program.report, "cnv")
+    net.run(x=int8s((1, 2, 4, 4)))
