@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import click
@@ -41,7 +42,7 @@ def command(
 
     The binary runs bit-exactly in `bpuc run`; it does not run on a chip.
     """
-    from bpuc.base.files import check_writable, write_atomic
+    from bpuc.base.files import check_writable, make_folder, write_atomic
     from bpuc.flow.compile import compile_model
     from bpuc.flow.request import make_request
     from bpuc.perf import estimate
@@ -52,6 +53,8 @@ def command(
     to = output or (str(request.config.output) if request.config and request.config.output else None)
     if to is None:
         raise click.UsageError("no output: give -o X.bpuc, or output_model_file_prefix in the YAML file")
+    if output is None:
+        make_folder(Path(to).parent)  # working_dir, which the vendor's tools make too
     check_writable(to)
     options.distinct({"output": to, "report": report}, {"model": str(request.model)})
     compiled = compile_model(request, with_progress("calibrating"), assume=False)
