@@ -57,8 +57,8 @@ class OutputJudge:
 
 
 def affordable(graph: Graph) -> bool:
-    """Whether trials of this graph end in reasonable time."""
-    return sum(map(macs_of, graph)) * LEAST_SAMPLES <= MOST_MACS
+    """Whether there are outputs to measure, and trials of this graph end in reasonable time."""
+    return bool(float_outputs(graph)) and sum(map(macs_of, graph)) * LEAST_SAMPLES <= MOST_MACS
 
 
 def float_outputs(graph: Graph) -> dict[str, str]:
@@ -68,10 +68,10 @@ def float_outputs(graph: Graph) -> dict[str, str]:
 
 
 def closeness(want: Array, got: Array) -> tuple[float, float]:
-    """Cosine similarity, and signal to quantization noise in dB (at most 120)."""
+    """Cosine similarity, and signal to quantization noise in dB (-120 to 120)."""
     a, b = want.astype(np.float64).ravel(), got.astype(np.float64).ravel()
     norm = math.sqrt(float(a @ a) * float(b @ b))
     noise = float(np.square(a - b).sum())
     power = float(a @ a)
-    sqnr = 120.0 if noise <= power * 1e-12 else 10 * math.log10(max(power, 1e-30) / noise)
+    sqnr = 120.0 if noise <= power * 1e-12 else 10 * math.log10(max(power / noise, 1e-12))
     return (float(a @ b) / norm if norm > 0 else 1.0), sqnr
