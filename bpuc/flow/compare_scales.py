@@ -91,8 +91,8 @@ def compare_scales(
 def compile_variant(
     request: Request, prepared: Prepared, source: DataSource | None, mode: str, equalize: bool
 ) -> Program:
-    """The program with scales shared that way; `prepared` stays as it is."""
-    options = replace(request.options, share_scales=mode, equalize=equalize)
+    """The program with scales shared that way, which takes and gives what the float model does; `prepared` stays."""
+    options = replace(prepared.ctx.options, share_scales=mode, equalize=equalize, remove_types=(), remove_names=())
     ctx = replace(prepared.ctx.twin(), options=options)
     twin = replace(prepared, graph=prepared.graph.copy(), ctx=ctx, passes=[])
     return compile_prepared(replace(request, options=options), twin, source).program

@@ -19,9 +19,14 @@ Array = np.ndarray[Any, np.dtype[Any]]
 def results(graph: Graph, stage: Stage, sample: Mapping[str, Array]) -> dict[str, Array]:
     """Outputs of the graph by their ONNX names, in float or, once legal, from its integers.
 
+    Nothing, where the graph no longer takes what the model takes: pixels, or what an op removed at an input gave.
+
     Args:
         sample: input name -> array of the model's shape.
     """
+    for name, t in zip(graph.input_names, graph.inputs):
+        if (sample[name].shape, sample[name].dtype) != (t.shape, t.dtype.numpy):
+            return {}
     if stage is Stage.LEGAL:
         # a copy: lowering must see one segment order, whatever has been decided of segments
         twin = graph.copy()

@@ -87,3 +87,14 @@ def test_every_command(folder: Path) -> None:
     out = np.load(folder / "o.npz")["out"]
     assert (out.shape, out.dtype) == ((3, 1, 10, 16, 16), np.int16)
     np.testing.assert_allclose((out * report["outputs"][0]["scale"]).sum(2), 1, atol=0.05)
+
+
+def test_measurements_run_the_model_as_it_is(folder: Path) -> None:
+    config = folder / "config.yaml"
+    rows = json.loads(
+        run("compare-scales", "-c", config, "--json", folder / "s.json") and (folder / "s.json").read_text()
+    )
+    rows = rows if isinstance(rows, list) else next(v for v in rows.values() if isinstance(v, list))
+    assert all(r["cosine"] > 0.99 for r in rows)
+    run("compile", "-c", config, "--check-numerics", "--keep-stages", folder / "stages")
+    assert len(list((folder / "stages").iterdir())) == 5
