@@ -6,7 +6,7 @@ import click
 
 from bpuc.cli import options, ui
 
-_TOPICS = ("rescales", "placement", "scales", "certificates")
+_TOPICS = ("rescales", "placement", "scales", "refinements", "certificates")
 
 
 @click.command("explain", cls=options.Command, epilog="Example: bpuc explain model.bpuc placement Softmax_12")
@@ -17,7 +17,8 @@ _TOPICS = ("rescales", "placement", "scales", "certificates")
 def command(binary: str, topic: str, name: str | None, json_to: str | None) -> None:
     """Explain what stands in a simulated binary; it needs no other file.
 
-    NAME is a rescale or node for `rescales`, a node for `placement`, a tensor for `scales`, a node for `certificates`.
+    NAME is a rescale or node for `rescales`, a node for `placement` and `certificates`, a tensor for `scales`, a node
+    or tensor for `refinements`.
     """
     from bpuc.program import load_program
     from bpuc.report import explain
@@ -29,6 +30,7 @@ def command(binary: str, topic: str, name: str | None, json_to: str | None) -> N
         "placement": explain.explain_placement,
         "scales": explain.explain_scales,
         "certificates": explain_certificates,
+        "refinements": explain.explain_refinements,
     }
     text, value = told[topic](report, name), explain.records(report, topic, name)
     ui.emit(text.rstrip("\n"), value, json_to)

@@ -100,7 +100,8 @@ def collect(
         samples = progress(source, source.samples)
 
     def choose(tables: Sequence[Mapping[str, TensorRange]]) -> int:
-        return best_table(prepared, source, tables, options.effort, request.threads)
+        names = ["tuned", "as observed", *(f"tuned with clipping weighed {c:g} times" for c in CLIPPING[1:])]
+        return best_table(prepared, source, tables, names, options.effort, request.threads)
 
     tensors = calibrate_graph(
         prepared.graph,

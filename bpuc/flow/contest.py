@@ -22,7 +22,7 @@ from bpuc.flow.judge import affordable, closeness, float_outputs
 from bpuc.flow.prepare import Prepared
 from bpuc.flow.refine import quantized_copy
 from bpuc.lower import lower
-from bpuc.passkit.context import Range
+from bpuc.passkit.context import Range, Refinement
 from bpuc.sim.fast.engine import FastEngine
 
 # samples, by effort
@@ -34,15 +34,28 @@ Table = Mapping[str, TensorRange]
 
 
 def best_table(
-    prepared: Prepared, source: DataSource, tables: Sequence[Table], effort: int, threads: int | None
+    prepared: Prepared,
+    source: DataSource,
+    tables: Sequence[Table],
+    names: Sequence[str],
+    effort: int,
+    threads: int | None,
 ) -> int:
-    """Index of the table that is best for the outputs; the first, unless another is clearly and mostly better."""
+    """Index of the table that is best for the outputs; the first, unless another is clearly and mostly better.
+
+    Args:
+        names: what the report calls the tables.
+    """
     if prepared.ctx.target is None or not affordable(prepared.graph):
         return 0
     scores = closeness_of(prepared, source, tables, SAMPLES[effort], threads)
     gains = scores - scores[0]
     best = int(gains.mean(1).argmax())
-    return best if gains[best].mean() > _WORTH and (gains[best] > 0).mean() > 0.5 else 0
+    if gains[best].mean() <= _WORTH or (gains[best] > 0).mean() <= 0.5:
+        return 0
+    why = f"outputs {gains[best].mean():.2f} dB nearer to float than {names[0]}, on {gains.shape[1]} samples"
+    prepared.ctx.refinements.append(Refinement("choose-thresholds", f"thresholds {names[best]}", "", why))
+    return best
 
 
 def closeness_of(

@@ -50,6 +50,7 @@ def build_report(
         "rescales": [{k: v for k, v in asdict(r).items() if k != "elements"} for r in ctx.rescales],
         "warnings": [asdict(w) for w in dict.fromkeys(ctx.warnings)],
         "avoided": [asdict(a) for a in ctx.avoided],
+        "refinements": [asdict(r) for r in ctx.refinements],
         "passes": passes,
         "certificates": [{**c, **_clipping(graph, ctx, c["node"])} for c in certificates],
         **({"int16_mac_share": round(share, 6)} if share else {}),

@@ -51,6 +51,8 @@ class Pass(ABC):
     numerics: ClassVar[Numerics]
     needs: ClassVar[Stage] = Stage.IMPORTED
     gives: ClassVar[Stage | None] = None
+    # whether its changes are corrections for accuracy, which the report lists with what each gained
+    refines: ClassVar[bool] = False
 
     @abstractmethod
     def run(self, graph: Graph, ctx: PassContext) -> list[Change]:

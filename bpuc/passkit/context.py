@@ -83,6 +83,16 @@ class Warn:
     where: str = ""
 
 
+@dataclass(frozen=True)
+class Refinement:
+    """A correction for accuracy: the step that made it, what it did, at which node or tensor, what that gained."""
+
+    step: str
+    what: str
+    where: str
+    gain: str
+
+
 @dataclass
 class Range:
     """What calibration saw of a tensor and the threshold chosen from it (real values)."""
@@ -204,6 +214,8 @@ class PassContext:
     rounded_by_file: frozenset[str] = frozenset()
     warnings: list[Warn] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
+    # corrections for accuracy, each with its pass, its place and its gain
+    refinements: list[Refinement] = field(default_factory=list)
     rescales: list[RescaleRecord] = field(default_factory=list)
     avoided: list[Avoided] = field(default_factory=list)
     # elements of each avoided rescale, by (node, tensor); why a concat operand was not joined, by (node, index)
@@ -265,6 +277,7 @@ class PassContext:
             fixed_by_file=set(self.fixed_by_file),
             warnings=list(self.warnings),
             groups=list(self.groups),
+            refinements=list(self.refinements),
             rescales=list(self.rescales),
             avoided=list(self.avoided),
             avoided_elements=dict(self.avoided_elements),

@@ -14,7 +14,7 @@ from bpuc.ir import Graph
 from bpuc.ir.text import print_graph
 from bpuc.ir.verify import VerifyError
 from bpuc.passkit.base import Numerics, Pass, Stage
-from bpuc.passkit.context import PassContext
+from bpuc.passkit.context import PassContext, Refinement
 from bpuc.passkit.verify import verify
 
 Probe = Callable[[Graph, Stage], "dict[str, np.ndarray]"]
@@ -82,6 +82,8 @@ def run_pipeline(
         if probe is not None and runs and changes:
             check_same(before, probe(graph, stage), exact=stage is Stage.LEGAL, after=p.name)
         rows.append({"name": p.name, "changes": len(changes)})
+        if p.refines:
+            ctx.refinements += [Refinement(p.name, c.what, c.where, c.why) for c in changes]
         if dump_dir is not None:
             stem = make_folder(dump_dir) / f"{number:02d}-{p.name}"
             write_atomic(f"{stem}.ir", print_graph(graph, stage.name.lower()))

@@ -126,6 +126,23 @@ def explain_scales(report: Record, name: str | None = None) -> str:
     return "\n\n".join(_tensor(report, t) for t in _tensors_named(report, name)) + "\n"
 
 
+def explain_refinements(report: Record, name: str | None = None) -> str:
+    """What was done for accuracy beyond thresholds, step by step, each with its gain."""
+    found = _refinements_named(report, name)
+    if not found:
+        return f"no corrections for accuracy{'' if name is None else f' at {v.clean(name)}'}\n"
+    out = [v.several(len(found), "correction") + " for accuracy"]
+    for r in found:
+        where = f" at {v.clean(r.get('where'))}" if r.get("where") else ""
+        text = f"{v.clean(r.get('step'))}{where}: {v.clean(r.get('what'))}; {v.clean(r.get('gain'))}"
+        out.append(wrap(text, WIDTH, "  "))
+    return "\n".join(out) + "\n"
+
+
+def _refinements_named(report: Record, name: str | None) -> list[Record]:
+    return [r for r in v.records(report, "refinements") if name in (None, r.get("where"))]
+
+
 def records(report: Record, topic: str, name: str | None = None) -> dict[str, list[Record]]:
     """What a topic's text is made of, for JSON: all records, or those that `name` means.
 
@@ -141,6 +158,8 @@ def records(report: Record, topic: str, name: str | None = None) -> dict[str, li
         return {"nodes": nodes, "segments": [s for s in v.records(report, "segments") if s.get("id") in ids]}
     if topic == "certificates":
         return {"certificates": certificates_of(report, name)}
+    if topic == "refinements":
+        return {"refinements": _refinements_named(report, name)}
     tensors = v.records(report, "tensors") if name is None else _tensors_named(report, name)
     groups = {t.get("group") for t in tensors}
     return {"tensors": tensors, "groups": [g for g in v.records(report, "groups") if g.get("id") in groups]}

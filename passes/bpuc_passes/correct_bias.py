@@ -28,6 +28,7 @@ class CorrectBias(Pass):
     name = "correct-bias"
     numerics = Numerics.DECIDES
     needs = Stage.PLACED
+    refines = True
 
     def run(self, graph: Graph, ctx: PassContext) -> list[Change]:
         if ctx.options.effort < 1 or not ctx.options.bias_correction or ctx.layers is not None:

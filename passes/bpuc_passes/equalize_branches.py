@@ -43,6 +43,7 @@ class EqualizeBranches(Pass):
     name = "equalize-branches"
     numerics = Numerics.DECIDES
     needs = Stage.PLACED
+    refines = True
 
     def run(self, graph: Graph, ctx: PassContext) -> list[Change]:
         if not ctx.options.equalize or ctx.trial is None:

@@ -43,6 +43,7 @@ class RefineLayers(Pass):
     name = "refine-layers"
     numerics = Numerics.DECIDES
     needs = Stage.PLACED
+    refines = True
 
     def run(self, graph: Graph, ctx: PassContext) -> list[Change]:
         options = ctx.options

@@ -49,6 +49,7 @@ class ScaleChannels(Pass):
     name = "scale-channels"
     numerics = Numerics.DECIDES
     needs = Stage.PLACED
+    refines = True
 
     def run(self, graph: Graph, ctx: PassContext) -> list[Change]:
         options = ctx.options

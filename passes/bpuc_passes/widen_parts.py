@@ -34,6 +34,7 @@ class WidenParts(Pass):
     name = "widen-parts"
     numerics = Numerics.DECIDES
     needs = Stage.PLACED
+    refines = True
 
     def run(self, graph: Graph, ctx: PassContext) -> list[Change]:
         options = ctx.options

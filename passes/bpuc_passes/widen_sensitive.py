@@ -31,6 +31,7 @@ class WidenSensitive(Pass):
     name = "widen-sensitive"
     numerics = Numerics.DECIDES
     needs = Stage.PLACED
+    refines = True
 
     def run(self, graph: Graph, ctx: PassContext) -> list[Change]:
         options = ctx.options

@@ -75,6 +75,7 @@ def test_report_has_what_the_contract_names(compiled: Path) -> None:
         "nodes": "name op device segment inputs outputs onnx_nodes dtype reason",
         "segments": "id device nodes",
         "warnings": "code message where",
+        "refinements": "step what where gain",
         "passes": "name changes",
     }
     assert set(report) == {*fields, "schema", "bpuc", "march", "source", "groups", "rescales", "avoided"}

@@ -6,7 +6,7 @@ import pytest
 
 from bpuc.base.errors import ConfigError
 from bpuc.report.checktable import render_check
-from bpuc.report.explain import explain_placement, explain_rescales, explain_scales, records
+from bpuc.report.explain import explain_placement, explain_refinements, explain_rescales, explain_scales, records
 from tests.report.report_samples import build_report, realistic
 
 
@@ -138,3 +138,20 @@ def test_scales_by_node_name_and_unknown():
     assert explain_scales(build_report(), "conv_a") == explain_scales(build_report(), "a_out")
     with pytest.raises(ConfigError, match="nothing_here"):
         explain_scales(build_report(), "nothing_here")
+
+
+def test_refinements_in_order_or_those_of_one_place() -> None:
+    rows = [
+        {"step": "choose-thresholds", "what": "thresholds as observed", "where": "", "gain": "1.00 dB"},
+        {"step": "refine-layers", "what": "corrected bias", "where": "conv1", "gain": "2 steps"},
+    ]
+    report = {"refinements": rows}
+    text = explain_refinements(report)
+    assert text.splitlines() == [
+        "2 corrections for accuracy",
+        "  choose-thresholds: thresholds as observed; 1.00 dB",
+        "  refine-layers at conv1: corrected bias; 2 steps",
+    ]
+    assert explain_refinements(report, "conv1").startswith("1 correction for accuracy\n  refine-layers at conv1")
+    assert explain_refinements(report, "x") == "no corrections for accuracy at x\n"
+    assert records(report, "refinements", "conv1") == {"refinements": rows[1:]}

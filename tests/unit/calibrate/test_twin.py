@@ -124,6 +124,10 @@ def test_each_correction_can_be_left_out(files: tuple[Path, Path]) -> None:
     rounded = compiled(files, bias_correction=False, **base)
     both = compiled(files, **base)
     assert changes(plain) == 0
+    rows = [r for r in both.program.report["refinements"] if r["step"] == "refine-layers"]
+    assert len(rows) == changes(both)
+    assert {r["where"] for r in rows} <= {"c1", "dw", "c3", "fc"}
+    assert all(r["gain"] for r in rows)
     assert 0 < changes(rounded) < changes(both)
 
 

@@ -16,6 +16,8 @@ from bpuc.flow.contest import best_table, closeness_of
 from bpuc.flow.prepare import Prepared, prepare
 from bpuc.flow.request import make_request
 
+NAMES = ["a", "b", "c"]
+
 
 @pytest.fixture
 def model(tmp_path: Path) -> tuple[Prepared, DataSource, dict[str, TensorRange]]:
@@ -49,9 +51,12 @@ def test_the_best_wins_and_the_first_where_none_is_clearly_better(
 ) -> None:
     prepared, source, good = model
     poor = scaled(good, 1 / 8)
-    assert best_table(prepared, source, [poor, scaled(good, 16), good], 1, 1) == 2
-    assert best_table(prepared, source, [good, poor], 1, 1) == 0
-    assert best_table(prepared, source, [good, dict(good)], 1, 1) == 0
+    assert best_table(prepared, source, [poor, scaled(good, 16), good], NAMES, 1, 1) == 2
+    (row,) = prepared.ctx.refinements
+    assert (row.step, row.what) == ("choose-thresholds", "thresholds c")
+    assert "nearer to float than a, on 4 samples" in row.gain
+    assert best_table(prepared, source, [good, poor], NAMES, 1, 1) == 0
+    assert best_table(prepared, source, [good, dict(good)], NAMES, 1, 1) == 0
 
 
 def test_closeness_in_db_for_every_table_and_sample(model: tuple[Prepared, DataSource, dict[str, TensorRange]]) -> None:
@@ -65,4 +70,4 @@ def test_closeness_in_db_for_every_table_and_sample(model: tuple[Prepared, DataS
 def test_without_a_march_the_first_stays(model: tuple[Prepared, DataSource, dict[str, TensorRange]]) -> None:
     prepared, source, good = model
     prepared.ctx.target = None
-    assert best_table(prepared, source, [scaled(good, 1 / 8), good], 1, 1) == 0
+    assert best_table(prepared, source, [scaled(good, 1 / 8), good], NAMES, 1, 1) == 0
