@@ -1,6 +1,6 @@
 # make demo   a first look: own venv, install, then calibrate, compile, run and profile two real models
 # make test   install, lint, types, all tests (below 15 minutes on 2 cores)
-# make conformance   all of onnx's node tests; writes docs/conformance.md (some minutes)
+# make conformance   all of onnx's own tests; writes docs/conformance.md and docs/supported-ops.md (some minutes)
 # make fuzz   damaged files of every kind, a minute each (FUZZ='--seconds 600' for longer)
 # make bench  slow measurements; writes docs/BENCHMARKS.md
 PYTHON ?= python3

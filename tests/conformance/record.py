@@ -1,6 +1,7 @@
-"""Runs all of onnx's node tests and writes what is expected of them: ``python -m tests.conformance.record``.
+"""Runs onnx's own tests and writes what is expected of them: ``python -m tests.conformance.record``.
 
-Two files are made: `expected.json` beside this one, which the tests hold bpuc to, and docs/conformance.md for readers.
+Three files are made: `expected.json` beside this one, which the tests hold bpuc to, docs/conformance.md for readers,
+and docs/supported-ops.md with the counts by operator.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ import onnx
 import onnxruntime
 
 from bpuc.base.files import write_atomic
-from tests.conformance.suite import SHARE, Outcome, cases, has_float_input, outcome
+from tests.conformance.stored import light_cases, stored_cases
+from tests.conformance.suite import SHARE, Outcome, cases, has_float_input, outcome, passes_in_onnxruntime
 
 EXPECTED = Path(__file__).with_name("expected.json")
 PAGE = Path(__file__).parents[2] / "docs" / "conformance.md"
+OPS_PAGE = PAGE.with_name("supported-ops.md")
 KINDS = ("agrees", "differs", "refused")
 TITLES = {"float": "Float path", "integer": "Integer path"}
 
@@ -24,11 +27,15 @@ TITLES = {"float": "Float path", "integer": "Integer path"}
 def record() -> dict:
     """Outcomes of all cases in both paths, as the JSON file holds them."""
     found = {"float": {}, "integer": {}}
-    for case in cases():
+    passed = Counter()
+    for case in (*cases(), *stored_cases(), *light_cases()):
         found["float"][case.name] = outcome(case, integer=False)
         if has_float_input(case):
             found["integer"][case.name] = outcome(case, integer=True)
-    return {**versions(), **{path: _summary(outcomes) for path, outcomes in found.items()}}
+        if passes_in_onnxruntime(case):
+            passed[found["float"][case.name].kind] += 1
+    paths = {path: _summary(outcomes) for path, outcomes in found.items()}
+    return {**versions(), **paths, "passed by onnxruntime": {kind: passed[kind] for kind in KINDS}}
 
 
 def versions() -> dict[str, str]:
@@ -50,17 +57,23 @@ def _summary(outcomes: dict[str, Outcome]) -> dict:
 
 
 def page(expected: dict) -> str:
-    """The Markdown page."""
+    """The Markdown page on all of them."""
+    passed = expected["passed by onnxruntime"]
+    accepted = passed["agrees"] + passed["differs"]
     lines = [
-        "# onnx's own node tests",
+        "# onnx's own tests",
         "",
         "<!-- Made by `make conformance` (tests/conformance/record.py); do not edit. -->",
         "",
         f"Measured with onnx {expected['onnx']} and onnxruntime {expected['onnxruntime']}, through the module "
-        "`bpuc.backend`. A case agrees, differs, or is refused with an error that names the node and the reason; none "
-        "crashes. Float path: imported, optimized, run on the CPU, at the suite's tolerances. Integer path: the cases "
-        "with float inputs, calibrated on these inputs, compiled for bayes-e and simulated; agreement means within "
-        f"{SHARE:.0%} of the largest expected value.",
+        "`bpuc.backend`: the node tests, the models of PyTorch and the light models that come with the package. A case "
+        "agrees, differs, or is refused with an error that names the node and the reason; none crashes. Float path: "
+        "imported, optimized, run on the CPU, at the suite's tolerances. Integer path: the cases with float inputs, "
+        "calibrated on these inputs, compiled for bayes-e and simulated; agreement means within "
+        f"{SHARE:.0%} of the largest expected value. [supported-ops.md](supported-ops.md) has the counts by operator.",
+        "",
+        f"onnxruntime alone passes {sum(passed.values())} of the cases. Of these the float path refuses "
+        f"{passed['refused']}; of the other {accepted} it passes {passed['agrees']}.",
     ]
     for path, title in TITLES.items():
         ops = expected[path]["ops"]
@@ -75,8 +88,29 @@ def page(expected: dict) -> str:
             lines += ["", f"| {kind} because of | cases |", "|---|---|"]
             reasons = sorted(expected[path][kind].items(), key=lambda item: (-len(item[1]), item[0]))
             lines += [f"| {reason} | {len(names)} |" for reason, names in reasons]
-        lines += ["", "| operator | agrees | differs | refused |", "|---|---|---|---|"]
-        lines += [f"| {op} | {a} | {d or ''} | {r or ''} |" for op, (a, d, r) in ops.items()]
+    return "\n".join([*lines, ""])
+
+
+def ops_page(expected: dict) -> str:
+    """Counts by operator as Markdown."""
+    floats, integers = expected["float"]["ops"], expected["integer"]["ops"]
+    lines = [
+        "# Operators",
+        "",
+        "<!-- Made by `make conformance` (tests/conformance/record.py); do not edit. -->",
+        "",
+        "What each march takes on its BPU, with limits and reasons: [supported-ops](supported-ops/README.md). What "
+        "runs on the CPU is carried out by onnxruntime inside the binary, or by onnx's own evaluator.",
+        "",
+        "Below: cases of [onnx's own tests](conformance.md) by operator, that agree, differ and are refused. A model "
+        "of more than one node counts as (several).",
+        "",
+        "| operator | float: agrees | differs | refused | integer: agrees | differs | refused |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for op, row in floats.items():
+        cells = [str(n or "") for n in (*row, *integers.get(op, (0, 0, 0)))]
+        lines.append(f"| {op} | " + " | ".join(cells) + " |")
     return "\n".join([*lines, ""])
 
 
@@ -84,3 +118,4 @@ if __name__ == "__main__":
     result = record()
     write_atomic(EXPECTED, json.dumps(result, indent=1, sort_keys=True) + "\n")
     write_atomic(PAGE, page(result))
+    write_atomic(OPS_PAGE, ops_page(result))

@@ -9,7 +9,8 @@ import pytest
 
 from bpuc import backend
 from bpuc.base.errors import BpucError, ConfigError, DataError
-from tests.conformance.record import EXPECTED, PAGE, page, versions
+from tests.conformance.record import EXPECTED, OPS_PAGE, PAGE, ops_page, page, versions
+from tests.conformance.stored import light_cases, stored_cases
 from tests.conformance.suite import cases, has_float_input, outcome
 from tests.unit.ops.onnx_cases import values
 
@@ -19,7 +20,8 @@ RECORDED = json.loads(EXPECTED.read_text())
 
 @pytest.fixture(scope="module")
 def sample():
-    return cases(part=(3, 8))
+    light = [c for c in light_cases() if "squeezenet" in c.name]
+    return [*cases(part=(3, 8)), *stored_cases()[::4], *light]
 
 
 def recorded(path: str) -> dict[str, tuple[str, str]]:
@@ -49,6 +51,7 @@ def test_nine_in_ten_cases_with_float_inputs_agree_in_integers():
 
 def test_page_is_fresh():
     assert PAGE.read_text(encoding="utf-8") == page(RECORDED)
+    assert OPS_PAGE.read_text(encoding="utf-8") == ops_page(RECORDED)
 
 
 def relu() -> onnx.ModelProto:
