@@ -22,16 +22,16 @@ BUDGETS = (1.0, 0.5, 0.25, 0.1, 0.03)
 
 
 def measure(request: Request, prepared: Prepared, source: DataSource) -> None:
-    """Fill `ctx.sensitivity` from effort 2 on: the error that each tensor's own rounding brings to the outputs."""
+    """Fill `ctx.sensitivity` from `int16_effort` 2 on: the error that a tensor's own rounding brings to the outputs."""
     ctx = prepared.ctx
-    if ctx.options.effort < 2 or not ctx.options.auto_int16 or not ctx.need_target().int16_activations:
+    if ctx.int16_effort < 2 or not ctx.options.auto_int16 or not ctx.need_target().int16_activations:
         return
     graph = quantized_copy(prepared.graph, ctx)
     quants = {t.name: t.quant for t in graph.tensors() if t.const is None and t.quant is not None}
     known = {t.name for t in prepared.graph.tensors()}
     narrow = {n: q for n, q in quants.items() if n in known and q.dtype.value == "int8"}
     ctx.sensitivity = measure_sensitivity(
-        prepared.graph, source, narrow, ctx.channels, SAMPLES[ctx.options.effort], request.threads
+        prepared.graph, source, narrow, ctx.channels, SAMPLES[ctx.int16_effort], request.threads
     )
 
 

@@ -257,6 +257,12 @@ class PassContext:
     # types that the calibration file asks for, or the scales in the model file
     calibrated_dtypes: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def int16_effort(self) -> int:
+        """Effort of automatic int16: the highest for quantized files with zero points, where int8 is coarser."""
+        coarse = any(not s.wide and s.symmetric(DType.INT8) is None for s in self.file_scales.values())
+        return max(3, self.options.effort) if coarse and self.options.effort >= 1 else self.options.effort
+
     def need_target(self) -> Target:
         """The target.
 

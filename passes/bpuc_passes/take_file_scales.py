@@ -52,11 +52,12 @@ class TakeFileScales(Pass):
         ctx.fixed_by_file = ctx.fixed_by_file | set(fixed)
         if coarse:
             worst = max(coarse, key=lambda n: coarse[n])
+            kept = sum(n in ctx.int16 and s.symmetric(DType.INT8) is None for n, s in ctx.file_scales.items())
             ctx.warn(
                 "zero-point",
                 f"{len(coarse)} of {len(ctx.file_scales)} scales in the file have a zero point, or 16 bits, that "
                 f"symmetric int8 does not express; these tensors have steps up to {coarse[worst]:.2f} times as large "
-                f"({worst}), --dtype NAME=int16 keeps them",
+                f"({worst}), --dtype NAME=int16 keeps them" + (f" as it does {kept} others" if kept else ""),
                 worst,
             )
         return changes

@@ -26,7 +26,7 @@ _WORTH = {2: 0.01, 3: 0.002}
 
 @dataclass(frozen=True)
 class WidenSensitive(Pass):
-    """Choose int16 by measured sensitivity, from effort 2 on."""
+    """Choose int16 by measured sensitivity, from effort 2 on; for quantized files with zero points from 1 on."""
 
     name = "widen-sensitive"
     numerics = Numerics.DECIDES
@@ -35,18 +35,18 @@ class WidenSensitive(Pass):
 
     def run(self, graph: Graph, ctx: PassContext) -> list[Change]:
         options = ctx.options
-        if options.effort < 2 or not options.auto_int16 or not ctx.sensitivity:
+        if ctx.int16_effort < 2 or not options.auto_int16 or not ctx.sensitivity:
             return []
         if not ctx.need_target().int16_activations or ctx.int16_budget <= 0:
             return []
         whole = sum(ctx.sensitivity.values())
         macs = {op: macs_of(op) for op in graph if op.device == "BPU"}
-        budget = _MACS[options.effort] * ctx.int16_budget
+        budget = _MACS[ctx.int16_effort] * ctx.int16_budget
         budget = min(budget, _MOST - _taken(ctx, macs)) * sum(macs.values())
         rows = []
         for group in _groups(graph):
             error = sum(ctx.sensitivity.get(t.name, 0.0) for t in group)
-            if error < _WORTH[options.effort] * whole or not _able(graph, ctx, group):
+            if error < _WORTH[ctx.int16_effort] * whole or not _able(graph, ctx, group):
                 continue
             readers = dict.fromkeys(op for t in group for op, i in graph.uses(t) if i < 2)
             cost = sum(macs.get(op, 0.0) for op in readers)

@@ -14,6 +14,8 @@ from bpuc.calibrate import save_calibration
 from bpuc.flow.calibrate import calibrate
 from bpuc.flow.compile import compile_model
 from bpuc.flow.request import make_request
+from bpuc.passkit import CompileOptions, PassContext
+from bpuc.passkit.context import FileScale
 from bpuc.sim.run import run_program
 from tests.unit.ops.onnx_cases import run
 
@@ -171,3 +173,17 @@ def test_a_sum_of_rounded_results_is_that_of_the_file(tmp_path: Path) -> None:
     assert [n["op"] for n in program.report["nodes"] if n["device"] == "BPU"] == ["Conv", "Add"]
     x = np.random.default_rng(4).uniform(-4, 4, (1, 2, 8, 8)).astype(np.float32)
     assert np.mean(run_program(program, {"x": x})["y"] == run(proto, {"x": x})["y"]) > 0.98
+
+
+@pytest.mark.parametrize(
+    ("scale", "effort", "expected"),
+    [
+        (FileScale(0.1, 0.0, 25.5), 1, 3),  # uint8 around 0
+        (FileScale(0.1, 0.0, 25.5), 0, 0),
+        (FileScale(0.1, -12.8, 12.7), 1, 1),
+        (FileScale(0.1, -3276.8, 3276.7, wide=True), 2, 2),
+    ],
+)
+def test_effort_of_int16(scale: FileScale, effort: int, expected: int) -> None:
+    ctx = PassContext(options=CompileOptions(effort=effort), file_scales={"a": scale})
+    assert ctx.int16_effort == expected
