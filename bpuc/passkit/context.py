@@ -260,8 +260,9 @@ class PassContext:
     @property
     def int16_effort(self) -> int:
         """Effort of automatic int16: the highest for quantized files with zero points, where int8 is coarser."""
-        coarse = any(not s.wide and s.symmetric(DType.INT8) is None for s in self.file_scales.values())
-        return max(3, self.options.effort) if coarse and self.options.effort >= 1 else self.options.effort
+        coarse = sum(not s.wide and s.symmetric(DType.INT8) is None for s in self.file_scales.values())
+        many = coarse > len(self.file_scales) / 8  # not for the sake of a Softmax alone
+        return max(3, self.options.effort) if many and self.options.effort >= 1 else self.options.effort
 
     def need_target(self) -> Target:
         """The target.
