@@ -69,7 +69,7 @@ def page(expected: dict) -> str:
         "`bpuc.backend`: the node tests, the models of PyTorch and the light models that come with the package. A case "
         "agrees, differs, or is refused with an error that names the node and the reason; none crashes. Float path: "
         "imported, optimized, run on the CPU, at the suite's tolerances. Integer path: the cases with float inputs, "
-        "calibrated on these inputs, compiled for bayes-e and simulated; agreement means within "
+        "calibrated on these inputs, compiled for bayes-e and simulated (not the light models); agreement means within "
         f"{SHARE:.0%} of the largest expected value. [supported-ops.md](supported-ops.md) has the counts by operator.",
         "",
         f"onnxruntime alone passes {sum(passed.values())} of the cases. Of these the float path refuses "
