@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -26,10 +27,13 @@ MEMORY = 1 << 30  # bytes beside those of the libraries
 def run_apart(models: Sequence[onnx.ModelProto]) -> list[list[Array]] | None:
     """The results of models without inputs, or None where one fails, or all take over 6 seconds or over 1 GB."""
     command = [sys.executable, "-m", "bpuc.frontend.apart"]
+    # the package need not be installed, nor be found from where the process starts
+    path = [str(Path(__file__).parents[2]), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))}
     file = io.BytesIO()
     np.savez(file, *[np.frombuffer(model.SerializeToString(), np.uint8) for model in models])
     try:
-        done = subprocess.run(command, input=file.getvalue(), capture_output=True, timeout=SECONDS, check=True)
+        done = subprocess.run(command, input=file.getvalue(), capture_output=True, timeout=SECONDS, check=True, env=env)
         with np.load(io.BytesIO(done.stdout), allow_pickle=False) as results:
             found: list[list[Array]] = [[] for _ in models]
             for name in results.files:  # "<model>_<output>", in order
