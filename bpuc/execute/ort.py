@@ -156,7 +156,8 @@ class FloatExecutor:
             raise DataError(
                 f"input '{name}' has shape {list(array.shape)}", want=f"shape {list(tensor.shape)}", where=name
             )
-        return array.astype(tensor.dtype.numpy, copy=False)
+        with np.errstate(over="ignore"):  # a double beyond float32 becomes infinite
+            return array.astype(tensor.dtype.numpy, copy=False)
 
 
 @dataclass(frozen=True)
