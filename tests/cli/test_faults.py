@@ -264,12 +264,16 @@ def test_inputs_that_promise_more_than_there_is(
 
 
 @pytest.mark.parametrize("command", ["info", "targets"])
-def test_a_closed_stdout_is_no_bug_of_ours(compiled: Path, command: str) -> None:
+def test_a_closed_stdout_is_told_not_taken_for_a_bug(compiled: Path, command: str) -> None:
     words = [command, *([str(compiled / "hybrid.bpuc")] if command == "info" else [])]
     code = "import sys\nfrom bpuc.cli.main import main\nmain(sys.argv[1:])"
     line = shlex.join([sys.executable, "-c", code, *words]) + " >&-"
     done = subprocess.run(line, shell=True, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error[file]")
+    assert "stdout is closed" in done.stderr
+    assert "--json" in done.stderr  # the way out
+    assert "Traceback" not in done.stderr
 
 
 def test_more_dimensions_than_an_instruction_has(bpuc: Bpuc, tmp_path: Path) -> None:
