@@ -271,7 +271,7 @@ def test_a_closed_stdout_is_told_not_taken_for_a_bug(compiled: Path, command: st
     done = subprocess.run(line, shell=True, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.startswith("error[file]")
-    assert "stdout is closed" in done.stderr
+    assert "standard output is closed" in done.stderr
     assert "--json" in done.stderr  # the way out
     assert "Traceback" not in done.stderr
 
