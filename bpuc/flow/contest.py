@@ -18,11 +18,12 @@ from bpuc.calibrate.table import TensorRange
 from bpuc.calibrate.twin import spread_samples
 from bpuc.data import DataSource
 from bpuc.execute.ort import FloatExecutor
-from bpuc.flow.judge import affordable, closeness, float_outputs
+from bpuc.flow.judge import MOST_MACS, affordable, closeness, float_outputs
 from bpuc.flow.prepare import Prepared
 from bpuc.flow.refine import quantized_copy
 from bpuc.lower import lower
 from bpuc.passkit.context import Range, Refinement
+from bpuc.passkit.macs import macs_of
 from bpuc.sim.fast.engine import FastEngine
 
 # samples, by effort
@@ -48,8 +49,9 @@ def best_table(
     """
     if prepared.ctx.target is None or not affordable(prepared.graph):
         return 0
-    scores = closeness_of(prepared, source, tables, SAMPLES[effort], threads)
-    gains = scores - scores[0]
+    count = min(SAMPLES[effort], int(MOST_MACS // max(sum(map(macs_of, prepared.graph)), 1)))
+    scores = closeness_of(prepared, source, tables, count, threads)
+    gains = np.nan_to_num(scores - scores[0])
     best = int(gains.mean(1).argmax())
     if gains[best].mean() <= _WORTH or (gains[best] > 0).mean() <= 0.5:
         return 0
