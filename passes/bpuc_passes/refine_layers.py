@@ -53,8 +53,8 @@ class RefineLayers(Pass):
         changes: list[Change] = []
 
         def visit(layer: Layer) -> None:
-            if layer.op.out.name in ctx.fixed_by_file:
-                return  # the rounding of a quantized file is part of the network, no error
+            if layer.op.out.name in ctx.fixed_by_file & ctx.rounded_by_file:
+                return  # a rounding as in the quantized file is part of the network, no error
             exact = layer.op.input(1).value().astype(np.float64)
             if rounds:
                 changes.extend(_round(graph, ctx, layer))
