@@ -139,6 +139,22 @@ _SHARED = (
         help="Types of ops [default]; several: the first has priority.",
     ),
     click.option(
+        "-O", "optimize", type=click.Choice(["0", "1", "2", "3"]), help="Effort of the scheduler: -O0 to -O3 [3]."
+    ),
+    click.option(
+        "--compile-mode",
+        type=click.Choice(["latency", "bandwidth", "balance"]),
+        help="What -O3 chooses the schedule by [latency].",
+    ),
+    click.option(
+        "--balance-factor",
+        "balance",
+        type=click.FloatRange(0, 100),
+        metavar="0..100",
+        help="With balance: 0 is bandwidth, 100 latency [50].",
+    ),
+    click.option("--cores", type=click.IntRange(1, 4), help="BPU cores that share a frame [1]."),
+    click.option(
         "--effort", type=click.IntRange(0, 3), metavar="0..3", help="Work spent on accuracy beyond thresholds [1]."
     ),
     click.option(

@@ -110,6 +110,7 @@ class Config:
     preprocess: Preprocess = field(default_factory=Preprocess)
     compile_mode: str | None = None
     optimize_level: str | None = None
+    balance_factor: float | None = None
     core_num: int | None = None
     dump_dir: Path | None = None
     keep_stages: Path | None = None

@@ -148,7 +148,7 @@ class CompilerParameters(Section):
     compile_mode: Literal["latency", "bandwidth", "balance"] | None = taken("latency, bandwidth or balance")
     optimize_level: Literal["O0", "O1", "O2", "O3"] | None = taken("effort of the compiler, O0 to O3")
     core_num: int | None = taken("number of BPU cores", ge=1, le=4)
-    balance_factor: Any = noted("there is no weighing between latency and bandwidth yet")
+    balance_factor: float | None = taken("with balance: 0 is bandwidth, 100 latency [50]", ge=0, le=100)
     debug: Any = noted("the binary always holds what the reports need", True, False)
     input_source: dict[Text, Text] | None = taken(
         "input -> ddr, pyramid or resizer; the last two, for nv12 and gray, hand over pixels at no time; without it by "

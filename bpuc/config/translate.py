@@ -77,6 +77,7 @@ def to_config(
         preprocess=preprocess,
         compile_mode=compiler.compile_mode,
         optimize_level=compiler.optimize_level,
+        balance_factor=compiler.balance_factor,
         core_num=compiler.core_num,
         dump_dir=find(own.dump_dir),
         keep_stages=find(own.keep_stages),

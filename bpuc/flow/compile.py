@@ -19,6 +19,7 @@ from bpuc.flow.qat import check_complete, without_scale
 from bpuc.flow.refine import afford, measure
 from bpuc.flow.report import build_report
 from bpuc.flow.request import Request, make_request
+from bpuc.flow.schedule import best_program
 from bpuc.flow.stages import keep_quantized_stages
 from bpuc.ir import Graph, Op
 from bpuc.lower import lower
@@ -103,7 +104,7 @@ def compile_prepared(request: Request, prepared: Prepared, source: DataSource | 
         r.latency_us = rescale_us(r.elements, 1, target)
     for a in ctx.avoided:
         a.latency_us = rescale_us(ctx.avoided_elements[a.node, a.tensor], 1, target)
-    program = lower(graph, target.march, prepared.model.input_types, ctx.images)
+    program = best_program(request, target, partial(lower, graph, target.march, prepared.model.input_types, ctx.images))
     program.report = build_report(graph, ctx, prepared.model, rows, program.certificates)
     return Compiled(program, prepared)
 

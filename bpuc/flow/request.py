@@ -27,7 +27,9 @@ class Request:
     """One calibrate, compile, check or perf: the model, where its data come from, and the options.
 
     march may be None (calibrate needs none). data: None where none was named. symbols: sizes of named dimensions.
-    hardware: numbers in the place of the target's."""
+    hardware: numbers in the place of the target's.
+    optimize: -O0 to -O3. compile_mode: latency, bandwidth or balance; balance: 0 (bandwidth) to 100 (latency).
+    """
 
     model: Path
     march: str | None
@@ -47,6 +49,10 @@ class Request:
     hardware: Mapping[str, float] = field(default_factory=dict)
     workers: int | None = None
     scheduler: str | None = None
+    optimize: int = 3
+    compile_mode: str = "latency"
+    balance: float = 50.0
+    cores: int = 1
 
 
 def make_request(
@@ -88,6 +94,10 @@ def make_request(
     hardware: Mapping[str, float] | None = None,
     workers: int | None = None,
     scheduler: str | None = None,
+    optimize: str | None = None,
+    compile_mode: str | None = None,
+    balance: float | None = None,
+    cores: int | None = None,
 ) -> Request:
     """Merge the options of a command with its configuration file.
 
@@ -97,9 +107,9 @@ def make_request(
     known_marches, known_observers = [*targets(), *ALIASES], observer_names()
     c = None
     if config:
-        cores = {m: int(t.hw("cores")) for m, t in targets().items()}
-        cores |= {alias: cores[m] for alias, m in ALIASES.items()}
-        c = load_config(config, marches=known_marches, observers=known_observers, march=march, cores=cores)
+        counts = {m: int(t.hw("cores")) for m, t in targets().items()}
+        counts |= {alias: counts[m] for alias, m in ALIASES.items()}
+        c = load_config(config, marches=known_marches, observers=known_observers, march=march, cores=counts)
     path = Path(model) if model else c.model if c else None
     if path is None:
         raise ConfigError("no model was named", hint="give MODEL.onnx, or model_parameters.onnx_model in the YAML file")
@@ -176,6 +186,10 @@ def make_request(
         hardware=hardware or {},
         workers=workers,
         scheduler=scheduler,
+        optimize=int(_first(optimize, c.optimize_level if c else None, "O3").lstrip("O")),
+        compile_mode=_first(compile_mode, c.compile_mode if c else None, Request.compile_mode),
+        balance=_first(balance, c.balance_factor if c else None, Request.balance),
+        cores=_first(cores, c.core_num if c else None, Request.cores),
     )
 
 

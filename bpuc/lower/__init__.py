@@ -1,5 +1,6 @@
-"""From the placed, quantized graph to the program: instructions, constants and memory plan."""
+"""From a quantized graph to a program: instructions, constants, memory plan, schedule, symbols."""
 
 from bpuc.lower.lower import lower
+from bpuc.lower.schedule import Scheduling
 
-__all__ = ["lower"]
+__all__ = ["Scheduling", "lower"]

@@ -8,7 +8,7 @@ from bpuc.base.dtypes import DType
 from bpuc.base.image import ImageInput
 from bpuc.base.rounding import MultiplierError
 from bpuc.ir import Graph, Op, Tensor
-from bpuc.isa import Device
+from bpuc.isa import Device, Space
 from bpuc.lower.accumulate import lower_affine, lower_conv, lower_matmul
 from bpuc.lower.border import lower_dequantize, lower_onnx, lower_quantize
 from bpuc.lower.builder import Builder, refuse
@@ -29,6 +29,9 @@ from bpuc.lower.movement import (
     lower_transpose,
 )
 from bpuc.lower.normalize import lower_norm, lower_softmax
+from bpuc.lower.order import ordered
+from bpuc.lower.schedule import Draft, Scheduling, schedule
+from bpuc.lower.views import share_buffers
 from bpuc.lower.windows import lower_arg, lower_pool, lower_reduce
 from bpuc.ops.base import Behaviour
 from bpuc.ops.registry import get
@@ -73,18 +76,22 @@ def lower(
     march: str,
     declared: Mapping[str, DType | None] | None = None,
     images: Mapping[str, ImageInput] | None = None,
+    how: Scheduling | None = None,
 ) -> Program:
     """The program of a legal graph whose ops have segments.
 
     Args:
         declared: element types that the model file gives its inputs, where they differ from the graph's.
         images: formats of the inputs that take pixels.
+        how: memory and level of the schedule; None for a program without one.
 
     Raises:
         ModelError: an op whose numbers no instruction can express (a scale out of range, an accumulator beyond int32).
     """
     b = Builder()
-    ops = sorted(graph, key=lambda op: op.segment)
+    ops = ordered(graph, narrow=how is not None and how.narrow)
+    if how is not None and how.level >= 2:
+        share_buffers(graph, ops, b, how.reach, how.chip.channel_align)
     inputs = [b.ref(t) for t in graph.inputs]
     symbols, segments = [], list[Segment]()
     for index, op in enumerate(ops):
@@ -102,10 +109,14 @@ def lower(
         else:
             segments.append(Segment(op.segment, Device(op.device), start, len(b.instructions)))
     outputs = [b.ref(t) for t in graph.outputs]
-    arena = b.memory.plan(b.instructions, inputs, [r for r in outputs if r.space == 0])
+    in_arena = [r for r in outputs if r.space is Space.ARENA]
+    draft = Draft(b.instructions, b.memory, inputs, in_arena, segments)
+    scheduled = None if how is None else schedule(draft, how)
+    arena = b.memory.plan(b.instructions, inputs, in_arena, scheduled.together if scheduled else ())
+    instructions = [b.memory.relocate(i) for i in b.instructions]
     return Program(
         march=march,
-        instructions=[b.memory.relocate(i) for i in b.instructions],
+        instructions=instructions,
         arena_bytes=arena,
         constants=bytes(b.constants),
         parts=b.parts,
@@ -128,6 +139,7 @@ def lower(
         ops=symbols,
         segments=segments,
         certificates=[c.as_json() for c in b.certificates],
+        schedule=scheduled.real(b.memory, instructions) if scheduled else None,
     )
 
 

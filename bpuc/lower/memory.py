@@ -52,8 +52,18 @@ class VirtualMemory:
         """The buffer that a virtual address lies in."""
         return self.buffers[bisect.bisect_right(self._starts, address) - 1]
 
-    def plan(self, instructions: Sequence[Instruction], inputs: Sequence[Ref], outputs: Sequence[Ref]) -> int:
+    def plan(
+        self,
+        instructions: Sequence[Instruction],
+        inputs: Sequence[Ref],
+        outputs: Sequence[Ref],
+        together: Sequence[tuple[int, int]] = (),
+    ) -> int:
         """Give every buffer its address; inputs live from the start, outputs to the end.
+
+        Args:
+            together: groups of instructions, first to stop (excluded), that overlap in time: what one of a group
+                touches lives through all of it.
 
         Returns:
             bytes of the arena.
@@ -64,6 +74,10 @@ class VirtualMemory:
                     b = self.buffer(ref.address)
                     b.first = index if b.first < 0 else b.first
                     b.last = index
+        for first, stop in together:
+            for b in self.buffers:
+                b.first = first if first <= b.first < stop else b.first
+                b.last = stop - 1 if first <= b.last < stop else b.last
         for ref in inputs:
             b = self.buffer(ref.address)
             b.first, b.last = 0, max(b.last, 0)

@@ -28,9 +28,16 @@ from bpuc.ops.attrs import (
 Ints = tuple[int, ...]
 
 
-def move(op: Op, b: Builder, x: Ref, y: Ref) -> None:
-    """Copy between two views of one shape, with as few axes as describe them."""
+def move(op: Op, b: Builder, x: Ref, y: Ref, rows: bool = False) -> None:
+    """Copy between two views of one shape, with as few axes as describe them; none where they are the same.
+
+    rows: keep the axes of images apart, so that the copy may be cut into stripes of rows.
+    """
     shape, xs, ys = _merged(x.shape, x.strides, y.strides)
+    if (x.space, x.address, xs) == (y.space, y.address, ys):
+        return
+    if rows and 4 <= len(x.shape) <= MAX_RANK:
+        shape, xs, ys = x.shape, x.strides, y.strides
     if len(shape) > MAX_RANK:
         raise refuse(op, f"its copy needs {len(shape)} axes, the simulated machine has {MAX_RANK}")
     b.emit(Move(op=b.op, x=replace(x, shape=shape, strides=xs), y=replace(y, shape=shape, strides=ys)))
@@ -81,7 +88,7 @@ def lower_split(op: Op, b: Builder) -> None:
     assert isinstance(op.attrs, SplitAttrs)
     x, start = b.ref(op.input(0)), 0
     for size, out in zip(op.attrs.sizes, op.outputs):
-        move(op, b, part(x, op.attrs.axis, start, size), b.ref(out))
+        move(op, b, part(x, op.attrs.axis, start, size), b.ref(out), rows=True)
         start += size
 
 
@@ -91,7 +98,7 @@ def lower_concat(op: Op, b: Builder) -> None:
     for tensor in op.inputs:
         assert tensor is not None, "Concat has no optional operands"
         size = tensor.shape[axis]
-        move(op, b, b.ref(tensor), part(y, axis, start, size))
+        move(op, b, b.ref(tensor), part(y, axis, start, size), rows=True)
         start += size
 
 
@@ -182,7 +189,7 @@ def _nearest(op: Op, b: Builder, attrs: ResizeAttrs) -> None:
     if whole and (attrs.index_h, attrs.index_w) == (_repeats(h, kh), _repeats(w, kw)):
         shape = (n, c, h, kh, w, kw)
         source = replace(x, shape=shape, strides=(*x.strides[:3], 0, x.strides[3], 0))
-        move(op, b, source, reshaped(y, shape))
+        move(op, b, source, reshaped(y, shape), rows=True)
         return
     rows = b.packed((n, c, out_h, w), x.dtype)
     _gather(b, x, rows, 2, attrs.index_h)

@@ -36,7 +36,7 @@ def compute_us(ins: Instruction, hw: Hardware) -> float:
         return _cpu_us(ins, hw)
     if isinstance(ins, Image) and ins.pyramid:
         return 0.0
-    return timing.bpu_us(hw, _engine_cycles(ins, hw), sum(r.nbytes for r in (*_data(ins), *ins.writes())))
+    return timing.bpu_us(hw, _engine_cycles(ins, hw), operand_bytes(ins))
 
 
 def rescale_us(elements: int, dtype_bytes: int, target: HardwareSource) -> float:
@@ -55,7 +55,7 @@ def _engine_cycles(ins: Instruction, hw: Hardware) -> float:
     work = ins.work()
     width = max((r.dtype.itemsize for r in (*_data(ins), *ins.writes())), default=1)
     if work.engine is Engine.DMA:
-        rate = hw.transpose_bytes_per_cycle if isinstance(ins, Move) and _scatters(ins) else hw.move_bytes_per_cycle
+        rate = hw.transpose_bytes_per_cycle if isinstance(ins, Move) and scatters(ins) else hw.move_bytes_per_cycle
         return work.elements * width / rate
     rate = hw.vector_elems_per_cycle
     if isinstance(ins, Lut):
@@ -82,11 +82,16 @@ def _mac_cycles(ins: Conv | ConvTranspose | MatMul, hw: Hardware) -> float:
     return timing.mac_cycles(hw, cin=cin, cout=cout, positions=positions, taps=taps, group=group, int16_operands=int16)
 
 
+def operand_bytes(ins: Instruction) -> int:
+    """Bytes that pass between an engine and memory: operands in the arena and results."""
+    return sum(r.nbytes for r in (*_data(ins), *ins.writes()))
+
+
 def _data(ins: Instruction) -> list[Ref]:
     return [r for r in ins.reads() if r.space is Space.ARENA]
 
 
-def _scatters(move: Move) -> bool:
+def scatters(move: Move) -> bool:
     """Whether a copy tears neighbouring bytes apart.
 
     One between channels-first and channels-last order does not: the machine stores the channels of a position together

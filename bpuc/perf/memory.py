@@ -1,10 +1,11 @@
-"""Which activations stay on chip, and the DDR traffic that is left: read off the decoded instructions.
+"""Which activations stay on chip, and the DDR traffic that is left.
 
-A value is what one instruction writes at one place of the arena. While the values that live at the same moment fit into
-the on-chip memory, none of them costs DDR traffic. Where they need P bytes at the tightest moment of a value's life and
-the memory holds S, the share 1 - S/P of that value goes through DDR. So traffic never falls when anything grows,
-which a choice of whole tensors to evict would not guarantee. What crosses the border of a BPU segment is stored and
-loaded whole, and constants are always loaded. What the CPU reads and writes is part of its own time, no BPU traffic.
+That of a scheduled program is what its schedule moves. A program without a valid schedule has its traffic estimated
+from the decoded instructions. A value is what one instruction writes at one place of the arena. While the values that
+live at the same moment fit into the on-chip memory, none of them costs DDR traffic. Where they need P bytes at the
+tightest moment of a value's life and the memory holds S, the share 1 - S/P of that value goes through DDR. What crosses
+the border of a BPU segment is stored and loaded whole, and constants are always loaded. What the CPU reads and writes
+is part of its own time, no BPU traffic.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bpuc.isa import Device, Eltwise, Lut, Ref, Rescale, Space
+from bpuc.perf.steps import Moved, follow
 from bpuc.program import Program
 from bpuc.target.hardware import Hardware
 
@@ -79,7 +81,29 @@ class _Stay:
 
 def plan_memory(program: Program, hw: Hardware) -> MemoryPlan:
     """Count the DDR traffic of every instruction of a program."""
-    return place_values(program, *find_values(program), hw)
+    values, producers = find_values(program)
+    if (steps := program.valid_schedule()) is not None:
+        return _scheduled(program, follow(program, steps), values, producers)
+    return place_values(program, values, producers, hw)
+
+
+def _scheduled(program: Program, moved: list[Moved], values: list[Value], producers: list[list[int]]) -> MemoryPlan:
+    """The traffic of the schedule; a value takes DDR while it lives, if any of it is ever loaded or stored."""
+    n = len(moved)
+    edges = np.zeros(n + 2)
+    for v in values:
+        places = [i for i in (v.born, *v.readers) if 0 <= i < n]
+        if any(lo < v.hi and v.lo < hi for i in places for lo, hi in moved[i].in_ddr) or any(
+            program.instructions[i].device is Device.CPU for i in places
+        ):
+            edges[max(v.born, 0)] += v.ref.nbytes
+            edges[min(max(places, default=0), n) + 1] -= v.ref.nbytes
+    return MemoryPlan(
+        [Traffic(m.constants, m.loads, m.stores) for m in moved],
+        producers,
+        [m.held for m in moved],
+        (len(program.constants) + np.cumsum(edges)[:n]).tolist(),
+    )
 
 
 def place_values(program: Program, values: list[Value], producers: list[list[int]], hw: Hardware) -> MemoryPlan:

@@ -34,11 +34,13 @@ def estimate(program: Program, target: Target) -> dict[str, Any]:
     latency = schedule(rows, hw)
     ops = _records(program, rows, hw)
     bpu, cpu = busy_us(rows, True), busy_us(rows, False)
+    steps = program.valid_schedule()
+    at_once = max(1.0, hw.cores // (steps.cores if steps else 1))
     rescales = [o for o in ops if o["op"] == "Rescale"]
     summary = {
         "latency_us": latency,
         "fps": 1e6 / latency if latency else 0.0,
-        "throughput_fps": _throughput(bpu / hw.cores, cpu / hw.cpu_cores),
+        "throughput_fps": _throughput(bpu / at_once, cpu / hw.cpu_cores),
         "bpu_us": bpu,
         "cpu_us": cpu,
         "rescale_us": math.fsum(o["latency_us"] for o in rescales),

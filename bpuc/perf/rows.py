@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bpuc.isa import Device
+from bpuc.isa import Device, Instruction
+from bpuc.isa.tiling import stripe_axis
 from bpuc.perf.cost import compute_us
 from bpuc.perf.memory import MemoryPlan
 from bpuc.perf.timeline import CALL, Row
@@ -25,9 +26,11 @@ def build_rows(program: Program, plan: MemoryPlan, hw: Hardware) -> list[Row]:
             rows.append(Row(-1, home.id, True, CALL, overhead=hw.call_us))
         place[op] = len(rows)
         rows.append(Row(op, home.id, bpu, "cpu"))
+    steps = program.valid_schedule()
+    cores = steps.cores if steps else 1
     busy: dict[int, dict[str, float]] = {}
     for i, ins in enumerate(program.instructions):
-        row, traffic, time = rows[place[ins.op]], plan.traffic[i], compute_us(ins, hw)
+        row, traffic, time = rows[place[ins.op]], plan.traffic[i], compute_us(ins, hw) * share_of_core(ins, cores)
         row.compute += time
         row.overhead += hw.instruction_us if row.bpu else hw.cpu_node_overhead_us
         row.constants += traffic.constants
@@ -42,3 +45,12 @@ def build_rows(program: Program, plan: MemoryPlan, hw: Hardware) -> list[Row]:
     for op, engines in busy.items():
         rows[place[op]].engine = max(engines, key=lambda e: engines[e])
     return rows
+
+
+def share_of_core(ins: Instruction, cores: int) -> float:
+    """The part of an instruction that the busiest of some cores does: its rows are dealt out, the bus is shared."""
+    axis = stripe_axis(ins) if ins.device is Device.BPU and cores > 1 else None
+    if axis is None:
+        return 1.0
+    rows = max(1, ins.writes()[0].shape[axis])
+    return -(-rows // cores) / rows

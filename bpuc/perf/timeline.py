@@ -76,7 +76,7 @@ def _segment(rows: Sequence[Row], first: int, stop: int, now: float, hw: Hardwar
         ready = max((p.start + (p.end - p.start) / hw.tiles for p in begun), default=now)
         row.start = max(free.get(row.engine, now), ready)
         while len(loaded) < stop - first and (j := first + len(loaded)) <= i + hw.prefetch_ops:
-            freed = _frees(rows, first, j, hw.constant_buffer_bytes)
+            freed = frees(rows, first, j, hw.constant_buffer_bytes)
             if freed > i:
                 break
             nbytes = rows[j].constants + rows[j].loads
@@ -95,7 +95,7 @@ def _segment(rows: Sequence[Row], first: int, stop: int, now: float, hw: Hardwar
     return end
 
 
-def _frees(rows: Sequence[Row], first: int, row: int, buffer: float) -> int:
+def frees(rows: Sequence[Row], first: int, row: int, buffer: float) -> int:
     """The rows before this one must have ended for the constants of `row` to fit beside those of the rows between."""
     room = buffer - rows[row].constants
     at = row

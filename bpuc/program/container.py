@@ -21,9 +21,10 @@ from bpuc.base.image import ImageInput
 from bpuc.isa import CallOnnx, Device, Ref, Space, decode, encode
 from bpuc.isa.core import MAX_RANK
 from bpuc.program.program import OpSymbol, Port, Program, Segment, TensorSymbol
+from bpuc.program.schedule import check_schedule, decode_schedule, encode_schedule
 
 MIMETYPE = b"application/x-bpuc-simulated"
-FORMAT = (2, 0)
+FORMAT = (2, 1)
 _SUM = 64
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
@@ -37,6 +38,8 @@ def to_bytes(program: Program) -> bytes:
         "symbols.json": _json(_symbols(program)),
         "report.json": _json(program.report),
     }
+    if program.schedule is not None:
+        parts["schedule.bin"] = encode_schedule(program.schedule)
     parts |= {f"cpu/{i}.onnx": part for i, part in enumerate(program.parts)}
     manifest = {
         "format": list(FORMAT),
@@ -180,6 +183,7 @@ def _build(manifest: dict[str, Any], parts: dict[str, bytes], where: str) -> Pro
         ops=[OpSymbol(d["name"], d["op"], d["segment"], tuple(d["onnx_nodes"])) for d in s["ops"]],
         segments=[Segment(d["id"], Device(d["device"]), d["start"], d["stop"]) for d in s["segments"]],
         report=json.loads(parts["report.json"]),
+        schedule=decode_schedule(parts["schedule.bin"]) if "schedule.bin" in parts else None,
     )
     check_bounds(program, where)
     return program
@@ -207,3 +211,5 @@ def check_bounds(program: Program, where: str) -> None:
         check(symbol.ref, f"tensor {symbol.name}")
         if not -1 <= symbol.at < len(program.instructions):
             raise FileError(f"{where}: tensor {symbol.name} follows instruction {symbol.at}, which is not there")
+    if program.schedule is not None and (why := check_schedule(program.schedule, len(program.instructions))):
+        raise FileError(f"{where}: {why}", want="an intact file")

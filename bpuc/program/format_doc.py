@@ -46,6 +46,7 @@ A zip archive, entries stored without compression, all timestamps 1980-01-01 00:
 | `constants.bin` | weights, biases, multipliers, tables: the memory that constant operands point into |
 | `symbols.json` | names: inputs, outputs, tensors, ops, segments |
 | `report.json` | the compiler's report, schema `bpuc.report/1`, without the path of the source |
+| `schedule.bin` | how the instructions are carried out; absent in older files |
 | `cpu/0.onnx`, `cpu/1.onnx`, ... | ONNX models that the host runs |
 
 The archive comment is 64 hexadecimal digits: the SHA-256 of all bytes before it. A reader verifies it before it
@@ -101,6 +102,34 @@ their fields.
 | 8-15 | address of element 0 in bytes, uint64 |
 | 16-39 | {MAX_RANK} dimensions, uint32, unused ones 0 |
 | 40-63 | {MAX_RANK} strides in bytes, int32, unused ones 0; a stride of 0 repeats an element |
+
+## Schedule
+
+The instructions say what is computed, `schedule.bin` in which pieces, from which memory and in which order. The machine
+has on-chip memory: `activations` bytes, and behind them `constants` bytes. A *window* is a stretch of it that stands
+for `planes` times `pitch` bytes of the arena or of the constants from byte `lo`; of each plane it holds the same rows
+of `row` bytes, plane after plane, packed. An operand whose bytes lie in a window that is held is read and written
+there, any other one in DDR while the instruction runs. Without a schedule every instruction runs whole, its operands
+in DDR; so it does where the instructions have other operands than those that the schedule was made for.
+
+The part starts with nine int64: activations, constants, channel_align, channel_block (the layout of transfers),
+optimization level, cores that share a frame, the first eight bytes of the SHA-256 of all operand words of
+`program.bin` in order, number of windows, number of steps. Then come the windows, eight int64
+each: space, lo, planes, pitch, row, row_stored (bytes that a transfer of a row of all planes moves, channels padded as
+the machine stores them), at (address on chip), room (bytes there). Then the steps, five int32 each: kind, what, ins,
+first, last.
+
+| kind | name | effect |
+| --- | --- | --- |
+| 0 | HOLD | window `what` stands for rows first..last (excluded) from now on; rows that it held before stay |
+| 1 | LOAD | rows first..last from the arena or the constants |
+| 2 | RUN | indices first..last of axis `what` of the result of `ins`; 2147483647 is the end; axis -1 means all |
+| 3 | STORE | rows first..last to the arena |
+| 4 | DROP | window `what` is free |
+
+`ins` names the instruction that a step serves. In a part of a Conv or Pool the operand x is cut to the rows under the
+windows of those results, and `pads` to the padding that they still see; every other operand that has the axis is cut
+along it.
 
 ## Arithmetic
 

@@ -8,6 +8,7 @@ from typing import Any
 from bpuc.base.dtypes import DType
 from bpuc.base.image import ImageInput
 from bpuc.isa import Device, Instruction, Ref
+from bpuc.program.schedule import Schedule, operands_digest
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ class Program:
     arena_bytes: size of the activation memory. constants: the read-only memory that CONST operands point into.
     parts: ONNX models (serialized) that `CallOnnx` runs. report: all of report.json but the source path.
     certificates: what is proven of accumulating ops; the report has them, the file only there.
+    schedule: how the instructions are carried out. Without one that is valid each runs whole, its operands in DDR.
     """
 
     march: str
@@ -85,3 +87,10 @@ class Program:
     segments: list[Segment]
     report: dict[str, Any] = field(default_factory=dict)
     certificates: list[dict[str, Any]] = field(default_factory=list)
+    schedule: Schedule | None = None
+
+    def valid_schedule(self) -> Schedule | None:
+        """The schedule, if it was made for the operands that the instructions have."""
+        if self.schedule is None or self.schedule.digest != operands_digest(self.instructions):
+            return None
+        return self.schedule

@@ -9,13 +9,10 @@ RANGES: dict[str, tuple[float, float]] = {
     "lut_elems_per_cycle": (4, 256),
     "pool_elems_per_cycle": (8, 256),
     "softmax_elems_per_cycle": (1, 64),
-    "move_bytes_per_cycle": (2, 256),
+    "move_bytes_per_cycle": (1, 256),
     "transpose_bytes_per_cycle": (0.25, 64),
     "sram_bytes_per_cycle": (16, 512),
     "ddr_gb_per_s": (4, 12),  # above what models reach, below the bus
-    "sram_bytes": (2**18, 2**24),
-    "spill_slope": (0.2, 8),
-    "constant_buffer_bytes": (1e5, 8e6),
     "load_tiles": (1, 8),
     "instruction_us": (0.05, 8),
     "call_us": (5, 150),
@@ -25,11 +22,10 @@ CHOICES: dict[str, tuple[float, ...]] = {
     "mac_out_block": (8, 16, 32),
     "mac_pixel_block": (1, 4, 8, 16, 32),
     "tiles": (1, 2, 4, 8, 16),
-    "prefetch_ops": (1, 2, 3, 5, 8, 16),
 }
 # how much faster a march is than bayes-e; ranges of rates and sizes grow by it
 SPEED = {"bernoulli2": 0.15, "bayes": 3.0, "bayes-e": 1.0, "nash-e": 6.0, "nash-m": 6.0, "nash-p": 6.0}
-_FIXED = ("spill_slope", "load_tiles", "instruction_us", "call_us")
+_FIXED = ("load_tiles", "instruction_us", "call_us")
 
 
 def ranges_for(march: str) -> dict[str, tuple[float, float]]:

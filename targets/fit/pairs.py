@@ -15,7 +15,8 @@ from onnx import numpy_helper
 
 from bpuc.base.errors import BpucError
 from bpuc.flow.compile import compile_for_perf
-from bpuc.perf.memory import Value, find_values, place_values
+from bpuc.isa import Quantize
+from bpuc.perf.memory import MemoryPlan, plan_memory
 from bpuc.perf.model import busy_us
 from bpuc.perf.rows import build_rows
 from bpuc.perf.timeline import schedule
@@ -34,40 +35,53 @@ SETS = {
 
 @dataclass
 class Pair:
-    """A model with its measured BPU time, and what of the estimate does not depend on the hardware numbers."""
+    """A model with its measured BPU time, compiled for the sizes of memories that its target has."""
 
     name: str
     family: str
     measured_us: float
+    thread_us: float | None  # one thread, the CPU's part included
     program: Program
-    values: list[Value]
-    producers: list[list[int]]
+    plan: MemoryPlan
 
     def predicted_us(self, hw: Hardware) -> float:
         """Busy time of one BPU core for a frame."""
-        plan = place_values(self.program, self.values, self.producers, hw)
-        rows = build_rows(self.program, plan, hw)
+        rows = build_rows(self.program, self.plan, hw)
         schedule(rows, hw)
         return busy_us(rows, bpu=True)
+
+    def predicted_thread_us(self, hw: Hardware) -> float:
+        """One thread of the board's benchmark tool, which hands over images as the BPU takes them (nv12)."""
+        rows = build_rows(self.program, self.plan, hw)
+        end = schedule(rows, hw)
+        given = {i.op for i in self.program.instructions if isinstance(i, Quantize)}
+        return end - sum(r.compute + r.overhead for r in rows if r.op in given)
+
+    @property
+    def ddr_bytes(self) -> float:
+        """What the schedule moves."""
+        return sum(t.constants + t.loads + t.stores for t in self.plan.traffic)
 
 
 def load_pairs(folder: Path, march: str) -> list[Pair]:
     """Compile every graph of the folder that has a measurement for the march; what fails to compile is printed."""
     pairs = []
-    for name, measured in sorted(_measured(folder, march).items()):
+    hw = Hardware.of(get_target(march))
+    for name, (measured, thread) in sorted(_measured(folder, march).items()):
         try:
             program = compile_graph(folder / "graphs" / f"{name}.onnx", march)
         except BpucError as e:
             print(f"{name}: left out: {e.message}")
             continue
-        pairs.append(Pair(name, _families(folder).get(name, name), measured, program, *find_values(program)))
+        pairs.append(Pair(name, _families(folder).get(name, name), measured, thread, program, plan_memory(program, hw)))
     return pairs
 
 
-def _measured(folder: Path, march: str) -> dict[str, float]:
+def _measured(folder: Path, march: str) -> dict[str, tuple[float, float | None]]:
+    """Microseconds of the BPU, and of one thread where it was fed with nv12, by graph."""
     cores, clock = (get_target(march).hw(k) for k in ("cores", "clock_mhz"))
-    best: dict[str, tuple[int, float]] = {}
-    for row in _rows(folder / "published.csv"):
+    best: dict[str, tuple[int, float, float | None]] = {}
+    for row in rows_of(folder / "published.csv"):
         if row["march"] != march or row["set"] not in SETS[march] or row["confidence"] != "good" or not row["fps_max"]:
             continue
         if row["bpu_clock_ghz"] and float(row["bpu_clock_ghz"]) * 1000 != clock:
@@ -76,15 +90,17 @@ def _measured(folder: Path, march: str) -> dict[str, float]:
             continue
         rank = SETS[march].index(row["set"])
         if row["graph"] not in best or rank < best[row["graph"]][0]:
-            best[row["graph"]] = rank, 1e6 * cores / float(row["fps_max"])
-    return {name: us for name, (_, us) in best.items()}
+            thread = 1e3 * float(row["latency_ms"]) if row["latency_ms"] and row["input_format"] == "nv12" else None
+            best[row["graph"]] = rank, 1e6 * cores / float(row["fps_max"]), thread
+    return {name: (us, thread) for name, (_, us, thread) in best.items()}
 
 
 def _families(folder: Path) -> dict[str, str]:
-    return {row["graph"].removesuffix(".onnx"): row["family"] for row in _rows(folder / "graphs" / "INDEX.csv")}
+    return {row["graph"].removesuffix(".onnx"): row["family"] for row in rows_of(folder / "graphs" / "INDEX.csv")}
 
 
-def _rows(path: Path) -> list[dict[str, str]]:
+def rows_of(path: Path) -> list[dict[str, str]]:
+    """A CSV file as one dict a row."""
     with path.open(newline="", encoding="utf-8") as f:
         return list(csv.DictReader(f))
 

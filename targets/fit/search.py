@@ -1,48 +1,59 @@
-"""Seeded random descent over hardware numbers."""
+"""Search for hardware numbers by the cross-entropy method: draw many, keep the best, draw around those."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+from batch import Numbers, Vector
 
-from bpuc.target.hardware import Hardware
+DRAWN = 96
+KEPT = 12
+MEMORY = 0.3  # share of the spread that stays from the round before
 
 
-def descend(
-    loss: Callable[[Hardware], float],
-    start: Hardware,
-    ranges: dict[str, tuple[float, float]],
-    choices: dict[str, tuple[float, ...]],
-    steps: int,
+def evolve(
+    loss: Callable[[Numbers], Vector],
+    start: Mapping[str, float],
+    ranges: Mapping[str, tuple[float, float]],
+    choices: Mapping[str, Sequence[float]],
+    rounds: int,
     seed: int = 0,
-) -> tuple[Hardware, float]:
-    """Change a few numbers at a time by random factors and keep what lowers the loss.
+) -> tuple[dict[str, float], float]:
+    """The numbers with the least loss found, and that loss.
 
-    The width of the factors grows with success and shrinks without; at its least it starts wide again, to leave a
-    valley.
+    Numbers of `ranges` are drawn from a normal distribution of their logarithms, with all correlations, and cut to the
+    range; those of `choices` from weights. Everything else stays as in `start`.
     """
     rng = np.random.default_rng(seed)
     names = sorted(ranges)
-    hw, best, width = start, loss(start), 0.25
-    for _ in range(steps):
-        few = min(len(names), int(rng.choice([1, 2, 3, len(names)], p=[0.4, 0.25, 0.2, 0.15])))
-        changed = {}
-        for name in rng.choice(names, few, replace=False):
-            low, high = ranges[name]
-            factor = math.exp(width * rng.standard_normal() / (1 if few < len(names) else 2))
-            changed[str(name)] = min(high, max(low, getattr(hw, name) * factor))
-        if choices and rng.random() < 0.15:
-            name = sorted(choices)[rng.integers(len(choices))]
-            changed[name] = choices[name][rng.integers(len(choices[name]))]
-        other = replace(hw, **changed)
-        value = loss(other)
-        if value < best:
-            hw, best, width = other, value, min(0.6, 1.15 * width)
-        else:
-            width *= 0.985
-        if width < 0.02:
-            width = 0.25
-    return hw, best
+    low, high = (np.log([ranges[n][i] for n in names]) for i in (0, 1))
+    mean = np.clip(np.log([start[n] for n in names]), low, high)
+    spread = np.diag(np.full(len(names), 0.35**2))
+    weights = {n: np.ones(len(v)) / len(v) for n, v in choices.items()}
+    best, least = dict(start), float("inf")
+    for turn in range(rounds):
+        drawn = np.clip(rng.multivariate_normal(mean, spread, DRAWN, method="eigh"), low, high)
+        picked = {n: rng.choice(len(choices[n]), DRAWN, p=weights[n]) for n in sorted(choices)}
+        if turn == 0:  # the start is one of them
+            drawn[0] = mean
+            for n, p in picked.items():
+                p[0] = int(np.argmin(np.abs(np.array(choices[n]) - start[n])))
+        numbers = {n: np.full(DRAWN, float(v)) for n, v in start.items()}
+        numbers |= {n: np.exp(drawn[:, i]) for i, n in enumerate(names)}
+        numbers |= {n: np.array(choices[n], float)[p] for n, p in picked.items()}
+        values = loss(numbers)
+        order = np.argsort(values, kind="stable")[:KEPT]
+        if values[order[0]] < least:
+            least = float(values[order[0]])
+            best = {n: float(v[order[0]]) for n, v in numbers.items()}
+        elite = drawn[order]
+        center = elite.mean(0)
+        spread = MEMORY * spread + (1 - MEMORY) * ((elite - mean).T @ (elite - mean) / KEPT)
+        spread += np.diag(np.full(len(names), 1e-6))
+        mean = center
+        for n, p in picked.items():
+            share = np.bincount(p[order], minlength=len(choices[n])) / KEPT
+            weights[n] = 0.5 * weights[n] + 0.5 * share
+            weights[n] /= weights[n].sum()
+    return best, least

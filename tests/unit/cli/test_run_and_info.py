@@ -176,7 +176,7 @@ def test_info_as_text_and_json(binary, tmp_path):
     assert "ops on the CPU: 1 Dequantize, 1 Quantize" in text
     info = json.loads((tmp_path / "i.json").read_text())
     assert info["simulated"] is True
-    assert info["format"] == [2, 0]
+    assert info["format"] == [2, 1]
     assert info["inputs"] == [
         {
             "name": "x",

@@ -10,7 +10,7 @@ import pytest
 from onnx import NodeProto
 
 from bpuc.isa import Fill, Gather, Move, ResizeLinear
-from tests.unit.lower.bench import build, int8s, node
+from tests.unit.lower.bench import build, exact_weights, int8s, node
 from tests.unit.ops.onnx_cases import model, run
 
 STEP = 2**-6
@@ -38,8 +38,8 @@ TABLE = np.array([[2, 0], [1, -1]], np.int64)
 CASES: dict[str, tuple[Any, ...]] = {
     "slice": ((1, 4, 6, 8), *sliced(ints(1, 6), ints(6, 1), ints(2, 3), ints(2, -2))),
     "slice-backward": ((1, 2, 3, 5), *sliced(ints(-1), ints(-99), ints(3), ints(-1))),
-    "gather": ((1, 4, 3, 5), node("Gather", ["x", "i"], ["y"], axis=2), {"i": TABLE}),
-    "gather-one": ((1, 4, 3, 5), node("Gather", ["x", "i"], ["y"], axis=1), {"i": np.array(3, np.int64)}),
+    "gather": ((1, 32, 3, 5), node("Gather", ["x", "i"], ["y"], axis=2), {"i": TABLE}),
+    "gather-one": ((1, 32, 3, 5), node("Gather", ["x", "i"], ["y"], axis=1), {"i": np.array(3, np.int64)}),
     "expand": ((1, 1, 3, 1), node("Expand", ["x", "n"], ["y"]), {"n": ints(2, 4, 1, 5)}),
     "expand-rank": ((3, 1), node("Expand", ["x", "n"], ["y"]), {"n": ints(2, 3, 4)}),
     "tile": ((1, 2, 3, 4), node("Tile", ["x", "n"], ["y"]), {"n": ints(1, 3, 1, 2)}),
@@ -71,21 +71,24 @@ def test_integers_move_as_values_do(tmp_path: Path, name: str) -> None:
     np.testing.assert_array_equal(got, np.clip(want.astype(np.float64) / STEP, -128, 127))
 
 
-def test_split_and_join_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("level", "copies"), [("1", 6), ("2", 3)])
+def test_split_and_join_again(tmp_path: Path, level: str, copies: int) -> None:
+    """From -O2 on, parts of a tensor are read where they stand."""
     net = build(
         tmp_path,
         [
             node("Split", ["x", "n"], ["a", "b", "c"], "split", axis=1),
             node("Concat", ["c", "a", "b"], ["y"], "cat", axis=1),
         ],
-        {"x": (1, 6, 2, 2)},
-        constants={"n": ints(1, 2, 3)},
+        {"x": (1, 96, 2, 2)},
+        constants={"n": ints(16, 32, 48)},
         scales={"x": STEP},
         anywhere=True,
+        optimize=level,
     )
-    assert [type(i) for i in net.bpu()] == [Move] * 6
-    x = int8s((1, 6, 2, 2))
-    np.testing.assert_array_equal(net.run(x=x)["y"], np.concatenate([x[:, 3:], x[:, :1], x[:, 1:3]], 1))
+    assert [type(i) for i in net.bpu()] == [Move] * copies
+    x = int8s((1, 96, 2, 2))
+    np.testing.assert_array_equal(net.run(x=x)["y"], np.concatenate([x[:, 48:], x[:, :16], x[:, 16:48]], 1))
 
 
 def test_whole_factors_need_one_copy(tmp_path: Path) -> None:
@@ -124,8 +127,48 @@ def test_rows_of_a_copy_join_where_they_can(tmp_path: Path) -> None:
     net = build(
         tmp_path,
         [node("Concat", ["x", "z"], ["y"], "cat", axis=1)],
-        {"x": (1, 2, 3, 4), "z": (1, 2, 3, 4)},
+        {"x": (1, 6, 4), "z": (1, 6, 4)},
         scales={"x": STEP, "z": STEP, "y": STEP},
         anywhere=True,
     )
     assert [i.x.shape for i in net.bpu()] == [(24,), (24,)]
+
+
+def test_a_producer_writes_into_the_joined_tensor(tmp_path: Path) -> None:
+    """Two tables and their sum are joined: the first table's halves and the sum; nothing is copied."""
+    net = build(
+        tmp_path,
+        [
+            node("Sigmoid", ["x"], ["s"], "sig"),
+            node("Split", ["s", "n"], ["a", "b"], "split", axis=1),
+            node("Add", ["a", "b"], ["c"], "add"),
+            node("Concat", ["a", "b", "c"], ["y"], "cat", axis=1),
+        ],
+        {"x": (1, 32, 3, 5)},
+        constants={"n": ints(16, 16)},
+        scales=dict.fromkeys("xsabcy", 2 ** (-6)),
+        anywhere=True,
+    )
+    assert Move not in {type(i) for i in net.bpu()}
+    (table, add) = net.bpu()
+    assert add.y.address - table.y.address == 32 * 3 * 5
+    y = net.run(x=int8s((1, 32, 3, 5)))["y"]
+    np.testing.assert_array_equal(y[:, 32:], np.clip(y[:, :16] + y[:, 16:32], -128, 127))
+
+
+@pytest.mark.parametrize("level", ["1", "3"])
+def test_channels_last_are_written_so(tmp_path: Path, level: str) -> None:
+    weights = exact_weights((4, 2, 1, 1), [2**-9] * 4)
+    net = build(
+        tmp_path,
+        [node("Conv", ["x", "w"], ["c"], "conv"), node("Transpose", ["c"], ["y"], "nhwc", perm=[0, 2, 3, 1])],
+        {"x": (1, 2, 3, 5)},
+        constants={"w": weights},
+        scales={"x": 2**-6},
+        anywhere=True,
+        optimize=level,
+    )
+    assert (Move in {type(i) for i in net.bpu()}) == (level == "1")
+    x = int8s((1, 2, 3, 5))
+    acc = np.einsum("oc,nchw->nhwo", np.rint(weights[:, :, 0, 0] * 2**9).astype(np.int64), x)
+    np.testing.assert_array_equal(net.run(x=x)["y"], acc)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from bpuc.perf.memory import plan_memory
+from bpuc.perf.model import busy_us
+from bpuc.perf.rows import build_rows
+from bpuc.perf.timeline import schedule
 from bpuc.target.hardware import Hardware
-from tests.unit.perf.perf_samples import target
+from tests.unit.perf.perf_samples import chain, target
 
 FOLDER = Path(__file__).parents[3] / "targets" / "fit"
 
@@ -18,19 +24,37 @@ def _scripts(monkeypatch):
 
 
 def test_the_search_finds_a_minimum_and_stays_in_its_bounds():
-    from search import descend
+    from search import evolve
 
-    def loss(hw):
-        return abs(hw.ddr_gb_per_s - 3) + abs(hw.call_us - 500) / 100 + abs(hw.tiles - 4)
+    def loss(n):
+        return abs(n["ddr_gb_per_s"] - 3) + abs(n["call_us"] - 500) / 100 + abs(n["tiles"] - 4)
 
     bounds = {"ddr_gb_per_s": (0.5, 10.0), "call_us": (10.0, 200.0)}
-    start = Hardware.of(target())
-    found, value = descend(loss, start, bounds, {"tiles": (1.0, 2.0, 4.0)}, steps=500)
-    assert found.ddr_gb_per_s == pytest.approx(3, rel=0.02)
-    assert found.call_us == pytest.approx(200, rel=0.01)
-    assert found.tiles == 4.0
+    start = asdict(Hardware.of(target()))
+    found, value = evolve(loss, start, bounds, {"tiles": (1.0, 2.0, 4.0)}, rounds=60)
+    assert found["ddr_gb_per_s"] == pytest.approx(3, rel=0.02)
+    assert found["call_us"] == pytest.approx(200, rel=0.01)
+    assert found["tiles"] == 4.0
     assert value == loss(found)
-    assert descend(loss, start, bounds, {}, steps=20) == descend(loss, start, bounds, {}, steps=20)
+    assert evolve(loss, start, bounds, {}, rounds=3) == evolve(loss, start, bounds, {}, rounds=3)
+
+
+def test_the_batch_model_is_the_latency_model():
+    """Two candidates at once against one time line each."""
+    from batch import Batch
+
+    program = chain(channels=24, size=9, rescales=2)
+    both = [Hardware.of(target(tiles=t, prefetch_ops=2.0, ddr_gb_per_s=d)) for t, d in ((1.0, 0.1), (4.0, 0.02))]
+    plan = plan_memory(program, both[0])
+    batch = Batch.of(program, plan, both[0])
+    numbers = {n: np.array([asdict(hw)[n] for hw in both]) for n in asdict(both[0])}
+    expected = []
+    for hw in both:
+        rows = build_rows(program, plan, hw)
+        schedule(rows, hw)
+        expected.append(busy_us(rows, bpu=True))
+    assert batch.busy_us(numbers, 2, both[0].constant_buffer_bytes) == pytest.approx(expected)
+    assert expected[0] != expected[1]
 
 
 def test_new_numbers_replace_value_origin_and_source_of_the_common_table():
