@@ -60,7 +60,8 @@ def check_inputs(program: Program, inputs: Mapping[str, Array], warn: Callable[[
             )
     for name in spare:
         if warn is not None:
-            warn(f"'{name}' is no input of the model and is ignored; its inputs are {', '.join(map(repr, ports))}")
+            known = f"its inputs are {', '.join(map(repr, ports))}" if ports else "it has no inputs"
+            warn(f"'{name}' is no input of the model and is ignored; {known}")
 
     inputs = {p.name: _pixels(p, inputs[p.name], warn) for p in program.inputs}
     counts = {p.name: _samples(p, inputs[p.name]) for p in program.inputs}
@@ -129,12 +130,14 @@ def _converted(port: Port, array: Array, sample: int | None) -> Array:
     want = port.ref.dtype
     if array.dtype.kind == "f":
         _finite(port, array, sample)
+    if array.dtype.kind == "f" and want.is_float:
         with np.errstate(over="ignore"):
             cast = np.asarray(array, want.numpy, order="C")
         if array.dtype != cast.dtype:
             _finite(port, cast, sample)  # too large for the type
         return cast
-    narrow = np.asarray(array, want.numpy, order="C")
+    with np.errstate(invalid="ignore"):  # floats outside of the type, which the comparison finds
+        narrow = np.asarray(array, want.numpy, order="C")
     # a wrapped sign would survive the way back
     if not np.array_equal(narrow.astype(array.dtype), array) or not np.array_equal(narrow < 0, array < 0):
         raise DataError(

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from onnx import helper
 from PIL import Image as Picture
 
-from bpuc.base.errors import BpucError
+from bpuc.base.errors import BpucError, DataError
 from bpuc.cli.main import cli
 from bpuc.flow.compile import compile_model
 from bpuc.flow.request import make_request
@@ -115,6 +115,19 @@ def test_nv12_costs_no_time_of_the_cpu_before_the_bpu(tmp_path: Path) -> None:
     write(tmp_path, "conv", "rgb", "rgb", "NCHW")
     rows = {o["op"]: o for o in estimate(compiled(tmp_path), get_target("bayes-e"))["ops"]}
     assert rows["Image"]["compute_us"] > 0
+
+
+def test_floats_in_the_shape_of_pixels_must_be_pixels(tmp_path: Path) -> None:
+    np.savez(tmp_path / "d.npz", x=RNG.normal(size=(2, 1, 3, 16, 12)).astype(np.float32))
+    write(tmp_path, "conv", "rgb", "nv12", "NCHW")
+    program = compiled(tmp_path)
+    pixels = RNG.integers(0, 256, (24, 12)).astype(np.uint8)
+    want = run_program(program, {"x": pixels})
+    got = run_program(program, {"x": pixels.astype(np.float32)})
+    np.testing.assert_array_equal(got["y"], want["y"])
+    for wrong in (pixels - 0.5, pixels - 300.0, pixels * 1e9 + 256):
+        with pytest.raises(DataError, match="not all of its values can be kept in uint8"):
+            run_program(program, {"x": wrong.astype(np.float32)})
 
 
 def test_a_folder_of_images_is_the_same_at_calibration_and_at_run(tmp_path: Path) -> None:
