@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
+import sys
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import islice
 from multiprocessing.connection import Connection, wait
@@ -30,6 +31,7 @@ Sample = Mapping[str, np.ndarray[Any, np.dtype[Any]]]
 Block = tuple[int, list[Sample]]
 Blocks = Iterator[Block]
 Answer = Statistics | Exception
+_POLITE = (signal.SIGINT, signal.SIGTERM)
 ATTEMPTS = 3  # for a block whose process was lost
 
 
@@ -126,9 +128,13 @@ class _Worker:
         # a copy of this process would hold its locks for ever
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
-        self._process = context.Process(target=_work, args=(theirs, *self._job), daemon=True)
-        self._process.start()
+        # the job goes through the connection: what a process starts with must not be cut off where this one is ended
+        self._process = context.Process(target=_work, args=(theirs,), daemon=True)
+        with _held():
+            self._process.start()
         theirs.close()
+        with suppress(OSError):
+            self.connection.send(self._job)
 
     def give(self, block: Block) -> None:
         """Let it begin with a block."""
@@ -160,15 +166,29 @@ class _Worker:
         self._process.join()
 
 
-def _work(connection: Connection, graph: Graph, plan: Plan, threads: int) -> None:
+@contextmanager
+def _held() -> Iterator[None]:
+    """Interrupts and polite kills wait until a process has been started, which begins with both of them held too."""
+    if sys.platform == "win32":
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _POLITE)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _work(connection: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that reads the data ends this one
-    executor = cache(lambda: FloatExecutor(graph, plan.taps, threads))
-    while True:
-        try:
-            block = connection.recv()
-        except EOFError:
-            return
-        connection.send(see_block(executor, plan, block))
+    if sys.platform != "win32":
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _POLITE)
+    # gone with the process at the other end, in the middle of a message as well
+    with suppress(EOFError, OSError):
+        graph, plan, threads = connection.recv()
+        executor = cache(lambda: FloatExecutor(graph, plan.taps, threads))
+        while True:
+            connection.send(see_block(executor, plan, connection.recv()))
 
 
 def lost(first: int) -> BpucError:
