@@ -77,7 +77,9 @@ class Partial:
                 statistics.load(head["statistics"], arrays)
         except (OSError, ValueError, KeyError, TypeError, EOFError, AttributeError, zipfile.BadZipFile) as e:
             raise FileError(
-                f"{self.path} is no partial calibration: {type(e).__name__} {e}", hint="delete it to begin anew"
+                f"{self.path} is no partial calibration, or one that is damaged",
+                want="what an interrupted `bpuc calibrate --resume` left",
+                hint="delete it to begin anew",
             ) from e
         if not differs:
             read = sum(1 for _ in islice(watched, number))

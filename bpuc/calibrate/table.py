@@ -98,6 +98,10 @@ def load_calibration(path: str | os.PathLike[str]) -> Calibration:
                 for name, e in value.get("weights", {}).items()
             },
         )
+    except UnicodeDecodeError as e:
+        raise FileError(
+            f"{path} is no valid calibration file: it is no text in UTF-8", hint="write it with `bpuc calibrate`"
+        ) from e
     except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as e:
         raise FileError(
             f"{path} is no valid calibration file: {type(e).__name__} {e}", hint="write it with `bpuc calibrate`"

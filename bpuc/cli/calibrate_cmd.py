@@ -36,6 +36,7 @@ def command(model: str | None, output: str, export_qdq: str | None, resume: bool
     from bpuc.flow.calibrate import calibrate
     from bpuc.flow.request import make_request
     from bpuc.flow.stages import qdq_model
+    from bpuc.report.values import several
 
     request = make_request(model, **given)
     part = Path(f"{output}.part") if resume else None
@@ -47,6 +48,5 @@ def command(model: str | None, output: str, export_qdq: str | None, resume: bool
         part.unlink(missing_ok=True)
     if export_qdq is not None:
         write_atomic(export_qdq, qdq_model(prepared, calibration))
-    ui.note(
-        f"{output}: {len(calibration.tensors)} tensors, {calibration.samples} samples, observer {calibration.observer}"
-    )
+    counts = f"{several(len(calibration.tensors), 'tensor')}, {several(calibration.samples, 'sample')}"
+    ui.note(f"{output}: {counts}, observer {calibration.observer}")

@@ -65,6 +65,9 @@ class Command(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         given = {name: ctx.params.get(name) for name in (*_WRITTEN, *_READ)}
+        for name, option in _WRITTEN.items():
+            if given[name] == "-" and name != "json_to":
+                raise click.UsageError(f"{option} -: only --json goes to stdout; give a path (./- is a file named -)")
         distinct({n: given[n] for n in _WRITTEN if given[n] != "-"}, {n: given[n] for n in _READ})
         return super().invoke(ctx)
 

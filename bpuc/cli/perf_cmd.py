@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,7 @@ def command(
     from bpuc.flow.estimate import hardware_pairs
 
     hardware = hardware_pairs(hw)
+    _unused(given, source, against)
     if march == ALL:
         if against or csv_to or trace_to:
             raise click.UsageError("--march all makes one table; --against, --csv and --trace take one march")
@@ -89,6 +91,24 @@ def command(
 
         write_atomic(trace_to, render_trace(perf))
     check_gates(perf, max_latency_ms, fail_on)
+
+
+def _unused(model_options: Collection[str], *sources: str | None) -> None:
+    """Warn of options of a model where every source is a binary, for which they come too late."""
+    from click.core import ParameterSource
+
+    from bpuc.flow.estimate import is_binary
+
+    if not sources[0] or not all(is_binary(s) for s in sources if s):
+        return
+    ctx = click.get_current_context()
+    given = [
+        p.opts[-1]
+        for p in ctx.command.params
+        if p.name in model_options and ctx.get_parameter_source(p.name) is ParameterSource.COMMANDLINE
+    ]
+    if given:
+        ui.warn(f"{sources[0]} is compiled already: {', '.join(given)} has no effect; give it to `bpuc compile`")
 
 
 def _estimate(

@@ -15,6 +15,7 @@ from typing import IO, Any, Literal, cast
 
 import click
 import numpy as np
+from numpy.lib.format import MAGIC_PREFIX
 
 from bpuc.base.errors import DataError, FileError
 from bpuc.base.files import atomic_file, check_writable
@@ -112,8 +113,13 @@ def read_npz(path: str, folder: Path, large: int = LARGE) -> dict[str, Array]:
         with Path(path).open("rb") as f:
             if not zipfile.is_zipfile(f):
                 f.seek(0)
-                np.load(f, allow_pickle=False)
-                raise DataError(f"{path} is a single array, not an .npz archive", want=want)
+                if f.read(len(MAGIC_PREFIX)) == MAGIC_PREFIX:
+                    raise DataError(
+                        f"{path} is a single array, not an .npz archive",
+                        want=want,
+                        hint="np.savez('inputs.npz', NAME=array) with the name of the model's input",
+                    )
+                raise DataError(f"{path} is not a readable .npz file: it is no zip archive, or cut off", want=want)
             arrays = {}
             with zipfile.ZipFile(f) as z:
                 for entry in z.infolist():

@@ -53,7 +53,8 @@ def _hint(shape: Shape, spec: InputSpec) -> str | None:
         batch = shape[len(shape) - rank]
         return f"only the batch differs: {batch} in the data, {want[0]} in the model; store one batch a sample"
     total, size = _product(shape), _product(want)
-    if size and total % size == 0:
+    samples_of_another_size = len(shape) == rank + 1 and _product(shape[1:]) != size
+    if size and total % size == 0 and not samples_of_another_size:
         return "the number of elements would fit, but nothing is reshaped by guess; store the data in the model's shape"
     return None
 

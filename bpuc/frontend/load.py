@@ -23,6 +23,7 @@ from bpuc.ops.base import Array
 
 OLDEST_OPSET = 7
 LARGE = 16 << 20  # bytes of an external tensor that is mapped in place of read
+COMPILED = "a .bpuc is compiled already: bpuc run, perf, info and explain take it"
 HELP = "pass an ONNX model file, as torch.onnx.export or onnx.save write it"
 
 
@@ -54,7 +55,7 @@ def load(path: str | Path) -> Source:
     try:
         model.ParseFromString(data)
     except Exception as e:  # protobuf's DecodeError, whose module has no types
-        hint = "a .bpuc is compiled already: bpuc run, perf, info and explain take it" if data[:2] == b"PK" else HELP
+        hint = COMPILED if data[:2] == b"PK" and path.suffix != ".npz" else HELP
         raise ModelError(f"{path} is no ONNX model, or a damaged one: {e}", where=str(path), hint=hint) from e
     if not data or not model.HasField("graph") or not model.graph.output:
         what = "the file is empty" if not data else "it holds no graph with outputs"
@@ -229,7 +230,7 @@ def _external_file(path: Path, name: str, location: str) -> Path:
     if not location or not target.is_relative_to(folder) or target == folder:
         raise _external_error(path, name, location, "it lies outside of the model's folder")
     if not target.is_file():
-        near = did_you_mean(Path(location).name, sorted(p.name for p in folder.iterdir()))
+        near = did_you_mean(Path(location).name, sorted(p.name for p in folder.iterdir() if p.suffix != path.suffix))
         raise _external_error(path, name, location, "there is no such file", near)
     return target
 

@@ -35,7 +35,7 @@ def check_gates(
             GateError(
                 f"estimated latency {latency:.3f} ms exceeds the limit of {max_latency_ms:g} ms",
                 want=f"at most {max_latency_ms:g} ms (--max-latency-ms)",
-                hint="the slowest ops stand first in the text report",
+                hint="`bpuc perf` lists the slowest ops first",
             )
         )
     if "cpu-op" in fail_on and (cpu := off_the_bpu(perf["ops"])):

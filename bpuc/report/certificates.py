@@ -26,7 +26,11 @@ def certificates_of(report: Record, name: str | None = None) -> list[Record]:
     wanted = [c for c in found if c.get("node") == name or c.get("node") in nodes]
     if not wanted:
         known = [str(c.get("node")) for c in found]
-        raise ConfigError(f"{name} is no op with an accumulator", hint=did_you_mean(name, known))
+        raise ConfigError(
+            f"the program has no op with an accumulator named '{name}'",
+            want="a Conv, MatMul or the like; `bpuc explain X.bpuc certificates` lists them",
+            hint=did_you_mean(name, known),
+        )
     return wanted
 
 

@@ -140,7 +140,15 @@ def explain_refinements(report: Record, name: str | None = None) -> str:
 
 
 def _refinements_named(report: Record, name: str | None) -> list[Record]:
-    return [r for r in v.records(report, "refinements") if name in (None, r.get("where"))]
+    """Those at a node or tensor, which may have none.
+
+    Raises:
+        ConfigError: no node and no tensor has that name.
+    """
+    found = [r for r in v.records(report, "refinements") if name in (None, r.get("where"))]
+    if name is not None and not found:
+        _known(report, name)
+    return found
 
 
 def records(report: Record, topic: str, name: str | None = None) -> dict[str, list[Record]]:

@@ -140,7 +140,8 @@ class Target:
             return self.hardware[name].value
         except KeyError:
             raise ConfigError(
-                f"target {self.march} has no hardware number {name!r}", hint=did_you_mean(name, list(self.hardware))
+                f"target {self.march} has no hardware number {name!r}",
+                hint=did_you_mean(name, list(self.hardware)) or f"`bpuc targets {self.march}` lists them",
             ) from None
 
     def with_hardware(self, overrides: Mapping[str, float]) -> Target:

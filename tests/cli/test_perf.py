@@ -51,6 +51,13 @@ def test_wrong_hardware_numbers(bpuc, text, said):
     assert said in done.err
 
 
+def test_options_of_a_model_have_no_effect_on_a_binary(bpuc, compiled):
+    done = bpuc("perf", compiled / "hybrid.bpuc", "--effort", "2", "--top", "3")
+    assert done.code == 0
+    assert "compiled already: --effort has no effect" in done.err
+    assert "no effect" not in bpuc("perf", compiled / "hybrid.bpuc", "--effort", "2", "--against", HYBRID).err
+
+
 def test_two_builds(bpuc, tmp_path):
     data = MODELS / "kv_concat_calib.npz"
     for mode in ("auto", "never"):

@@ -145,7 +145,7 @@ def test_refinements_in_order_or_those_of_one_place() -> None:
         {"step": "choose-thresholds", "what": "thresholds as observed", "where": "", "gain": "1.00 dB"},
         {"step": "refine-layers", "what": "corrected bias", "where": "conv1", "gain": "2 steps"},
     ]
-    report = {"refinements": rows}
+    report = {"refinements": rows, "nodes": [], "tensors": [{"name": "x"}]}
     text = explain_refinements(report)
     assert text.splitlines() == [
         "2 corrections for accuracy",
@@ -155,3 +155,5 @@ def test_refinements_in_order_or_those_of_one_place() -> None:
     assert explain_refinements(report, "conv1").startswith("1 correction for accuracy\n  refine-layers at conv1")
     assert explain_refinements(report, "x") == "no corrections for accuracy at x\n"
     assert records(report, "refinements", "conv1") == {"refinements": rows[1:]}
+    with pytest.raises(ConfigError, match="no node or tensor named 'conv7'"):
+        explain_refinements(report, "conv7")

@@ -1,0 +1,96 @@
+"""What a newcomer types: stdout as a path, wrong names, one file in the place of another."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from bpuc.base.errors import did_you_mean
+from tests.cli.conftest import MODELS
+
+MODEL, DATA = MODELS / "hybrid.onnx", MODELS / "hybrid_calib.npz"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("perf", "X", "--csv", "-"), ("perf", "X", "--html", "-"), ("run", "X", "--inputs", DATA, "-o", "-"),
+     ("compile", MODEL, "--march", "bayes-e", "--random-data", "-o", "-"),
+     ("calibrate", MODEL, "--data", DATA, "-o", "-")],
+)  # fmt: skip
+def test_only_json_goes_to_stdout(bpuc, compiled, tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    done = bpuc(*(compiled / "hybrid.bpuc" if w == "X" else w for w in words))
+    assert done.code == 2
+    assert "only --json goes to stdout" in done.err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("topic", ["rescales", "placement", "scales", "refinements", "certificates"])
+def test_a_name_that_nothing_has(bpuc, compiled, topic):
+    done = bpuc("explain", compiled / "hybrid.bpuc", topic, "no_such_thing")
+    assert done.code == 1
+    assert "named 'no_such_thing'" in done.err
+    assert "expected: " in done.err
+
+
+def test_close_names_are_said_once():
+    assert did_you_mean("jioned", ["joined", "joined", "joined"]) == "did you mean 'joined'?"
+
+
+@pytest.mark.parametrize("content", [b"no archive", b"", b"PK\x03\x04 cut off"])
+def test_inputs_that_are_no_archive(bpuc, compiled, tmp_path, content):
+    (tmp_path / "x.npz").write_bytes(content)
+    done = bpuc("run", compiled / "hybrid.bpuc", "--inputs", tmp_path / "x.npz", "-o", tmp_path / "o.npz")
+    assert done.code == 1
+    assert "x.npz is not a readable .npz file" in done.err
+    assert "pickle" not in done.err
+
+
+def test_one_array_as_inputs(bpuc, compiled, tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros(3, np.float32))
+    done = bpuc("run", compiled / "hybrid.bpuc", "--inputs", tmp_path / "x.npy", "-o", tmp_path / "o.npz")
+    assert done.code == 1
+    assert "a single array" in done.err
+    assert "np.savez" in done.err
+
+
+def test_data_as_model_and_a_binary_as_calibration(bpuc, compiled, tmp_path):
+    done = bpuc("check", DATA, "--march", "bayes-e")
+    assert done.code == 1
+    assert "compiled already" not in done.err
+    words = ("--march", "bayes-e", "--calib", compiled / "hybrid.bpuc", "-o", tmp_path / "o.bpuc")
+    done = bpuc("compile", MODEL, *words)
+    assert done.code == 1
+    assert "no valid calibration file: it is no text" in done.err
+    assert "codec" not in done.err
+
+
+def test_samples_of_another_size_do_not_almost_fit(bpuc, tmp_path):
+    with np.load(DATA) as data:
+        name, array = next(iter(data.items()))
+    # as many elements as a whole number of samples has, but not sample by sample
+    np.savez(tmp_path / "x.npz", **{name: np.zeros((array.shape[-1], *array.shape[1:-1], 3), np.float32)})
+    done = bpuc("calibrate", MODEL, "--data", tmp_path / "x.npz", "-o", tmp_path / "o.calib.json")
+    assert done.code == 1
+    assert "would fit" not in done.err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("after", [0.2, 0.9, 1.5])
+def test_a_kill_while_processes_start_leaves_no_traceback(tmp_path, sign, after):
+    words = ["-m", "bpuc", "compile", MODELS / "digits_inception.onnx", "--march", "bayes-e", "--workers", "2"]
+    words += ["--data", MODELS / "digits_calib.npz", "-o", tmp_path / "o.bpuc"]
+    process = subprocess.Popen([sys.executable, *map(str, words)], stderr=subprocess.PIPE, env={**os.environ})
+    time.sleep(after)
+    process.send_signal(sign)
+    _, err = process.communicate(timeout=60)  # ends when the last process has closed its stderr
+    assert b"Traceback" not in err
+    assert process.returncode in (0, 128 + sign, -sign)
+    assert (process.returncode == 0) == (tmp_path / "o.bpuc").exists()
