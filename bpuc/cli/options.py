@@ -45,10 +45,10 @@ def output(ctx: click.Context, param: click.Parameter, value: str | None) -> str
 
 
 class AtLeastZero(click.FloatRange):
-    """A number from 0 up; click's own range lets NaN pass."""
+    """A number from 0 up, or up to `most`; click's own range lets NaN pass."""
 
-    def __init__(self) -> None:
-        super().__init__(min=0)
+    def __init__(self, most: float | None = None) -> None:
+        super().__init__(min=0, max=most)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number: float = super().convert(value, param, ctx)
@@ -152,7 +152,7 @@ _SHARED = (
     click.option(
         "--balance-factor",
         "balance",
-        type=click.FloatRange(0, 100),
+        type=AtLeastZero(100),
         metavar="0..100",
         help="With balance: 0 is bandwidth, 100 latency [50].",
     ),
@@ -175,7 +175,7 @@ _SHARED = (
     ),
     click.option(
         "--max-latency-loss",
-        type=click.FloatRange(0),
+        type=AtLeastZero(),
         metavar="PERCENT",
         help="What automatic int16 may cost.",
     ),

@@ -31,6 +31,15 @@ def test_only_json_goes_to_stdout(bpuc, compiled, tmp_path, monkeypatch, words):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("option", ["--balance-factor", "--max-latency-loss", "--max-bits-lost", "--max-latency-ms"])
+def test_nan_is_no_number(bpuc, tmp_path, option):
+    words = ("--march", "bayes-e", "--random-data", "--compile-mode", "balance", option, "nan")
+    done = bpuc("compile", MODEL, *words, "-o", tmp_path / "o.bpuc")
+    assert done.code == 2
+    assert "'nan' is no number" in done.err
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("topic", ["rescales", "placement", "scales", "refinements", "certificates"])
 def test_a_name_that_nothing_has(bpuc, compiled, topic):
     done = bpuc("explain", compiled / "hybrid.bpuc", topic, "no_such_thing")
