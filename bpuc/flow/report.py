@@ -30,6 +30,7 @@ def build_report(
     ops = sorted(graph, key=lambda op: op.segment)
     groups = {name: g.id for g in ctx.groups for name in g.tensors}
     share = int16_share(graph)
+    results = {op.name: op.out for op in ops if len(op.outputs) == 1}
     return {
         "schema": SCHEMA,
         "bpuc": __version__,
@@ -52,18 +53,17 @@ def build_report(
         "avoided": [asdict(a) for a in ctx.avoided],
         "refinements": [asdict(r) for r in ctx.refinements],
         "passes": passes,
-        "certificates": [{**c, **_clipping(graph, ctx, c["node"])} for c in certificates],
+        "certificates": [{**c, **_clipping(results[c["node"]], ctx)} for c in certificates],
         **({"int16_mac_share": round(share, 6)} if share else {}),
     }
 
 
-def _clipping(graph: Graph, ctx: PassContext, node: str) -> dict[str, float | None]:
+def _clipping(out: Tensor, ctx: PassContext) -> dict[str, float | None]:
     """How far values of an op's result reach beyond what its integers hold, by what calibration saw.
 
     over: largest magnitude over the threshold, at most 1 where nothing is clipped. clipped_channels: part of the
     channels of which some value is. None where calibration did not see them.
     """
-    out = next(op.out for op in graph if op.name == node)
     seen, known, quant = ctx.channels.get(out.name), ctx.ranges.get(out.name), out.quant
     if known is None or known.assumed or quant is None or set(out.gain) != {1.0}:
         return {"over": None, "clipped_channels": None}

@@ -88,7 +88,12 @@ class SegmentPlanner:
         group, rows = cut
         best: tuple[int, Group] | None = None
         most = max(c.total for c in group)
-        for stripes in (s for s in STRIPES if s <= most):
+        sizes: dict[int, int] = {}
+        for a in (a for c in group for a in c.accesses):
+            sizes[a.home] = max(sizes.get(a.home, 0), a.ref.nbytes)
+        # a window is at least the mean of a buffer's parts: with fewer stripes than this they cannot fit
+        least = -(-sum(sizes.values()) // max(self.chip.activations, 1))
+        for stripes in (s for s in STRIPES if least <= s <= most):
             plan = runs_of(group, self.uses, stripes)
             held: dict[int, Held] = {}
             for home, accesses in sorted(accesses_of(plan).items()):
