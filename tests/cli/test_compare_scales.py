@@ -16,7 +16,8 @@ RNG = np.random.default_rng(3)
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     """Convolutions of ranges 1 to 4, joined; the smaller branch is an output too."""
-    weights = {"wa": RNG.normal(0, 0.1, (4, 3, 1, 1)), "wb": RNG.normal(0, 0.4, (4, 3, 1, 1))}
+    # 16 channels are whole blocks of the bayes-e: a shared concat then needs no copy, and a Rescale is only a cost
+    weights = {"wa": RNG.normal(0, 0.1, (16, 3, 1, 1)), "wb": RNG.normal(0, 0.4, (16, 3, 1, 1))}
     nodes = [
         helper.make_node("Conv", ["x", "wa"], ["a"], name="conv_a"),
         helper.make_node("Conv", ["x", "wb"], ["b"], name="conv_b"),
@@ -28,14 +29,14 @@ def model(tmp_path: Path) -> Path:
     graph = helper.make_graph(
         nodes,
         "g",
-        [info("x", TensorProto.FLOAT, [1, 3, 16, 16])],
+        [info("x", TensorProto.FLOAT, [1, 3, 32, 32])],
         outputs,
         [numpy_helper.from_array(w.astype(np.float32), n) for n, w in weights.items()],
     )
     path = tmp_path / "m.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), str(path))
     for name in ("d", "t"):
-        np.savez(tmp_path / f"{name}.npz", x=RNG.normal(0, 1, (4, 1, 3, 16, 16)).astype(np.float32))
+        np.savez(tmp_path / f"{name}.npz", x=RNG.normal(0, 1, (4, 1, 3, 32, 32)).astype(np.float32))
     return path
 
 
