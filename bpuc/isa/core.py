@@ -193,6 +193,11 @@ def opcodes() -> dict[int, type[Instruction]]:
     return {cls.opcode: cls for cls in Instruction.__subclasses__()}
 
 
+def _required(cls: type[Instruction], name: str) -> bool:
+    """Whether a field cannot be absent."""
+    return bool(cls.__dataclass_fields__[name].default is dataclasses.MISSING)
+
+
 def encode(ins: Instruction) -> bytes:
     """Header and scalar fields, padded to whole 64-byte words, then one word per operand.
 
@@ -230,6 +235,8 @@ def decode(data: bytes) -> list[Instruction]:
     while at < len(data):
         try:
             opcode, words, op, n_refs, _ = struct.unpack_from("<HHIII", data, at)
+            if opcode not in opcodes():
+                raise ValueError(f"unknown opcode {opcode}")
             cls = opcodes()[opcode]
             pos, end = at + 16, at + words * WORD
             refs = [Ref.decode(data[p : p + WORD]) for p in range(end, end + n_refs * WORD, WORD)]
@@ -253,12 +260,14 @@ def decode(data: bytes) -> list[Instruction]:
                     values[name], refs = tuple(refs[:n]), refs[n:]
                 elif kind == "ref":
                     values[name] = refs.pop(0) if values[name] else None
+                    if values[name] is None and _required(cls, name):
+                        raise ValueError(f"operand {name} is absent")
                 if pos > end:
                     raise ValueError("fields beyond the instruction")
             if refs:
                 raise ValueError(f"{len(refs)} operands too many")
             out.append(cls(**values))
-        except (struct.error, KeyError, ValueError, IndexError) as e:
-            raise FileError(f"program is damaged at byte {at}: {type(e).__name__} {e}") from e
+        except (struct.error, ValueError, IndexError) as e:
+            raise FileError(f"program.bin is damaged at byte {at}: {e}") from e
         at = end + n_refs * WORD
     return out

@@ -10,6 +10,7 @@ import hashlib
 import io
 import json
 import os
+import struct
 import zipfile
 from typing import Any
 
@@ -18,10 +19,14 @@ from bpuc.base.dtypes import DType
 from bpuc.base.errors import FileError, ModelError
 from bpuc.base.files import read_bytes, write_atomic
 from bpuc.base.image import ImageInput
-from bpuc.isa import CallOnnx, Device, Ref, Space, decode, encode
+from bpuc.isa import Device, Instruction, Ref, Space, decode, encode
+from bpuc.isa.check_words import MAX_ELEMENTS
 from bpuc.isa.core import MAX_RANK
+from bpuc.program.check import MAX_ARENA, check_program
+from bpuc.program.parts import FIRST, MANIFEST, REPORT, SYMBOLS
 from bpuc.program.program import OpSymbol, Port, Program, Segment, TensorSymbol
-from bpuc.program.schedule import check_schedule, decode_schedule, encode_schedule
+from bpuc.program.schedule import Schedule, decode_schedule, encode_schedule
+from bpuc.program.schema import read_json
 
 MIMETYPE = b"application/x-bpuc-simulated"
 FORMAT = (2, 1)
@@ -31,7 +36,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 def to_bytes(program: Program) -> bytes:
     """The container as bytes; the same program gives the same bytes."""
-    _check_ranks(program)
+    _check_limits(program)
     parts: dict[str, bytes] = {
         "program.bin": b"".join(encode(i) for i in program.instructions),
         "constants.bin": program.constants,
@@ -58,8 +63,8 @@ def to_bytes(program: Program) -> bytes:
     return raw + hashlib.sha256(raw).hexdigest().encode()
 
 
-def _check_ranks(program: Program) -> None:
-    """An operand of the file has at most six axes, also where only the CPU touches it."""
+def _check_limits(program: Program) -> None:
+    """An operand of the file has at most six axes and so many elements, also where only the CPU touches it."""
     for ins in program.instructions:
         for _, ref in ins.operands():
             if len(ref.shape) > MAX_RANK:
@@ -70,6 +75,20 @@ def _check_ranks(program: Program) -> None:
                     want=f"at most {MAX_RANK}, on the BPU as on the CPU",
                     hint="join dimensions in the model before this op, or end the model before it",
                 )
+            if ref.elements > MAX_ELEMENTS:
+                op = program.ops[ins.op]
+                raise ModelError(
+                    f"{op.name} ({op.op}): a tensor has {ref.elements} elements",
+                    where=f"shape {list(ref.shape)}",
+                    want=f"at most {MAX_ELEMENTS}",
+                    hint="give the model a smaller input or batch",
+                )
+    if program.arena_bytes > MAX_ARENA:
+        raise ModelError(
+            f"the model needs {program.arena_bytes} bytes of activation memory",
+            want=f"at most {MAX_ARENA}",
+            hint="give the model a smaller input or batch",
+        )
 
 
 def save_program(program: Program, path: str | os.PathLike[str]) -> None:
@@ -97,7 +116,9 @@ def from_bytes(raw: bytes, where: str) -> Program:
         raise FileError(f"{where} is damaged: the checksum of the file does not match", hint=again)
     try:
         with zipfile.ZipFile(io.BytesIO(raw)) as z:
-            manifest = json.loads(z.read("manifest.json"))
+            if sum(i.file_size for i in z.infolist() if i.compress_type == zipfile.ZIP_STORED) > len(raw):
+                raise ValueError("its parts have more bytes than the file")
+            manifest = read_json(_read(z, "manifest.json"), FIRST, "manifest.json")
             major, minor = manifest["format"]
             if major > FORMAT[0]:
                 raise FileError(
@@ -105,17 +126,32 @@ def from_bytes(raw: bytes, where: str) -> Program:
                     want=f"format {FORMAT[0]}.x",
                     hint="install a newer bpuc",
                 )
+            manifest = read_json(_read(z, "manifest.json"), MANIFEST, "manifest.json")
             parts = {}
             for name, entry in manifest["parts"].items():
-                parts[name] = z.read(name)
+                parts[name] = _read(z, name)
                 if hashlib.sha256(parts[name]).hexdigest() != entry["sha256"]:
                     raise FileError(f"{where} is damaged: the checksum of part {name} does not match", hint=again)
-        return _build(manifest, parts, where)
+        try:
+            instructions = decode(parts.get("program.bin", b""))
+        except FileError as e:
+            raise ValueError(e.message) from e
+        return _build(manifest, parts, instructions, where)
     except FileError:
         raise
     except Exception as e:  # the checksum holds, so the writer was not ours: anything may be wrong
-        text = f"{where} is no valid .bpuc file ({type(e).__name__}: {e})"
+        said = str(e) if type(e) is ValueError else f"{type(e).__name__}: {e}"
+        text = f"{where} is no valid .bpuc file ({said})"
         raise FileError(text, want="a file written by `bpuc compile`", hint=again) from e
+
+
+def _read(z: zipfile.ZipFile, name: str) -> bytes:
+    """A part, which is stored: a packed one might unpack to any size."""
+    if name not in z.namelist():
+        raise ValueError(f"part {name} is missing")
+    if z.getinfo(name).compress_type != zipfile.ZIP_STORED:
+        raise ValueError(f"part {name} is compressed")
+    return z.read(name)
 
 
 def _json(value: Any) -> bytes:
@@ -158,8 +194,20 @@ def _symbols(p: Program) -> dict[str, Any]:
     }
 
 
-def _build(manifest: dict[str, Any], parts: dict[str, bytes], where: str) -> Program:
-    s = json.loads(parts["symbols.json"])
+def _schedule(raw: bytes) -> Schedule:
+    try:
+        return decode_schedule(raw)
+    except (ValueError, struct.error) as e:
+        raise ValueError(f"schedule.bin is damaged: {e}") from e
+
+
+def _build(manifest: dict[str, Any], parts: dict[str, bytes], instructions: list[Instruction], where: str) -> Program:
+    missing = {"program.bin", "constants.bin", "symbols.json", "report.json"} - parts.keys()
+    count = sum(n.startswith("cpu/") for n in parts)
+    missing |= {f"cpu/{i}.onnx" for i in range(count)} - parts.keys()
+    if missing:
+        raise ValueError(f"the manifest has no part {min(missing)}")
+    s = read_json(parts["symbols.json"], SYMBOLS, "symbols.json")
 
     def port(d: dict[str, Any]) -> Port:
         declared = None if d["declared"] is None else DType(d["declared"])
@@ -168,10 +216,10 @@ def _build(manifest: dict[str, Any], parts: dict[str, bytes], where: str) -> Pro
 
     program = Program(
         march=manifest["march"],
-        instructions=decode(parts["program.bin"]),
+        instructions=instructions,
         arena_bytes=manifest["arena_bytes"],
         constants=parts["constants.bin"],
-        parts=[parts[f"cpu/{i}.onnx"] for i in range(sum(n.startswith("cpu/") for n in parts))],
+        parts=[parts[f"cpu/{i}.onnx"] for i in range(count)],
         inputs=[port(d) for d in s["inputs"]],
         outputs=[port(d) for d in s["outputs"]],
         tensors=[
@@ -182,34 +230,8 @@ def _build(manifest: dict[str, Any], parts: dict[str, bytes], where: str) -> Pro
         ],
         ops=[OpSymbol(d["name"], d["op"], d["segment"], tuple(d["onnx_nodes"])) for d in s["ops"]],
         segments=[Segment(d["id"], Device(d["device"]), d["start"], d["stop"]) for d in s["segments"]],
-        report=json.loads(parts["report.json"]),
-        schedule=decode_schedule(parts["schedule.bin"]) if "schedule.bin" in parts else None,
+        report=read_json(parts["report.json"], REPORT, "report.json"),
+        schedule=_schedule(parts["schedule.bin"]) if "schedule.bin" in parts else None,
     )
-    check_bounds(program, where)
+    check_program(program, where)
     return program
-
-
-def check_bounds(program: Program, where: str) -> None:
-    """Every operand, port and tensor lies in its memory, every index in its list; else FileError names the culprit."""
-    limits = {Space.ARENA: program.arena_bytes, Space.CONST: len(program.constants)}
-
-    def check(ref: Ref, what: str) -> None:
-        lo, hi = ref.span
-        if lo < 0 or hi > limits[ref.space]:
-            raise FileError(f"{where}: {what} reaches bytes {lo}..{hi} of {limits[ref.space]}", want="an intact file")
-
-    for i, ins in enumerate(program.instructions):
-        for name, ref in ins.operands():
-            check(ref, f"instruction {i} ({type(ins).__name__}) operand {name}")
-        if isinstance(ins, CallOnnx) and not 0 <= ins.part < len(program.parts):
-            raise FileError(f"{where}: instruction {i} calls ONNX part {ins.part} of {len(program.parts)}")
-        if ins.op >= len(program.ops):
-            raise FileError(f"{where}: instruction {i} belongs to op {ins.op} of {len(program.ops)}")
-    for port in (*program.inputs, *program.outputs):
-        check(port.ref, f"port {port.name}")
-    for symbol in program.tensors:
-        check(symbol.ref, f"tensor {symbol.name}")
-        if not -1 <= symbol.at < len(program.instructions):
-            raise FileError(f"{where}: tensor {symbol.name} follows instruction {symbol.at}, which is not there")
-    if program.schedule is not None and (why := check_schedule(program.schedule, len(program.instructions))):
-        raise FileError(f"{where}: {why}", want="an intact file")

@@ -55,7 +55,8 @@ and holds neither NaN nor infinity. So the same program always gives the same by
 
 `manifest.json`: `format` [major, minor], `purpose`, `bpuc` (version of the writer), `march`, `arena_bytes`,
 `parts`: name to `bytes` and `sha256`. A reader refuses a larger major number, and ignores parts and keys that it
-does not know. The first entry, the comment and the key `format` stay as they are in every version.
+does not know. It refuses an operand of more than 2^28 elements and an `arena_bytes` above 2^30. The first entry,
+the comment and the key `format` stay as they are in every version.
 
 `symbols.json`:
 

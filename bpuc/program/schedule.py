@@ -11,13 +11,16 @@ from __future__ import annotations
 import hashlib
 import math
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, fields, replace
 from enum import IntEnum
 
-from bpuc.isa import Instruction, Ref, Space
+from bpuc.isa import Instruction, Move, Ref, Space
 from bpuc.isa.core import MAX_RANK
+from bpuc.isa.tiling import stripe_axis
 
+_MAX_CHIP = 1 << 28  # bytes, some dozen times what the largest of these machines has
+_MAX_CORES = 64
 END = 2**31 - 1  # as the last row of a stripe: all that are left
 
 
@@ -120,8 +123,13 @@ def decode_schedule(data: bytes) -> Schedule:
     return Schedule(Chip(*chip), level, cores, digest, windows, steps)
 
 
-def check_schedule(s: Schedule, instructions: int) -> str | None:
-    """What is wrong with the numbers of a schedule for a program of so many instructions; None where nothing is."""
+def check_schedule(s: Schedule, instructions: Sequence[Instruction]) -> str | None:
+    """What is wrong with the numbers of a schedule for a program's instructions; None where nothing is."""
+    c = s.chip
+    if min(c.activations, c.constants) < 0 or c.activations + c.constants > _MAX_CHIP:
+        return f"the schedule is for {c.activations} + {c.constants} bytes on chip"
+    if not (1 <= c.channel_align <= _MAX_CHIP and 1 <= c.channel_block <= _MAX_CHIP and 1 <= s.cores <= _MAX_CORES):
+        return f"the schedule is for channels of {c.channel_align} and {c.channel_block} bytes and {s.cores} cores"
     size = s.chip.activations + s.chip.constants
     for i, w in enumerate(s.windows):
         if min(w.lo, w.at, w.room) < 0 or min(w.planes, w.pitch, w.row, w.row_stored) < 1 or w.pitch % w.row:
@@ -129,8 +137,10 @@ def check_schedule(s: Schedule, instructions: int) -> str | None:
         if w.at + w.room > size:
             return f"window {i} of the schedule ends at byte {w.at + w.room} of {size} on chip"
     for i, x in enumerate(s.steps):
-        if not 0 <= x.ins < instructions:
-            return f"step {i} of the schedule serves instruction {x.ins} of {instructions}"
+        if not 0 <= x.ins < len(instructions):
+            return f"step {i} of the schedule serves instruction {x.ins} of {len(instructions)}"
+        if x.do is Do.RUN and x.what >= 0 and (why := _bad_stripe(x, instructions[x.ins])):
+            return f"step {i} of the schedule: {why}"
         if x.do is not Do.RUN and not 0 <= x.what < len(s.windows):
             return f"step {i} of the schedule uses window {x.what} of {len(s.windows)}"
         if x.do in (Do.HOLD, Do.LOAD, Do.STORE):
@@ -139,6 +149,15 @@ def check_schedule(s: Schedule, instructions: int) -> str | None:
                 return f"step {i} of the schedule asks for rows {x.first}..{x.last} of {w.pitch // w.row}"
             if x.do is Do.HOLD and (x.last - x.first) * w.row * w.planes > w.room:
                 return f"step {i} of the schedule holds more rows than its window has room for"
+    return None
+
+
+def _bad_stripe(step: Step, ins: Instruction) -> str | None:
+    """Why a stripe of an instruction cannot be."""
+    if not isinstance(ins, Move) and step.what != stripe_axis(ins):
+        return f"instruction {step.ins} ({type(ins).__name__}) cannot be cut along axis {step.what}"
+    if step.what >= len(ins.writes()[0].shape) or not 0 <= step.first <= step.last:
+        return f"indices {step.first}..{step.last} of axis {step.what} of instruction {step.ins}"
     return None
 
 

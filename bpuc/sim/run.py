@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Literal
 
 import numpy as np
 
-from bpuc.base.errors import DataError, did_you_mean
+from bpuc.base.errors import DataError, FileError, did_you_mean
 from bpuc.program import Program, TensorSymbol
 from bpuc.sim.engine import Array, Engine
 from bpuc.sim.inputs import check_inputs
@@ -28,6 +29,7 @@ class Simulation:
 
     Raises:
         DataError: a name in `tensors` is no tensor of the program.
+        FileError: the program needs more memory than there is.
     """
 
     def __init__(
@@ -45,7 +47,8 @@ class Simulation:
         self._wanted = self._names(tensors)
         # an output's own integers may be those of a tensor of another name
         behind = [o.tensor for o in program.outputs if integers and o.tensor in self._symbols]
-        self._engine = _engine(engine)(program, threads, tuple(dict.fromkeys([*self._wanted, *behind])))
+        with _enough_memory(program):
+            self._engine = _engine(engine)(program, threads, tuple(dict.fromkeys([*self._wanted, *behind])))
 
     def _names(self, tensors: Sequence[str] | Literal["all"]) -> list[str]:
         if "all" in ([tensors] if isinstance(tensors, str) else tensors) and "all" not in self._symbols:
@@ -62,7 +65,8 @@ class Simulation:
 
     def sample(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
         """One sample of checked inputs (`Samples` yields them) to outputs and wanted tensors, outputs first."""
-        raw = self._engine.run(feeds)
+        with _enough_memory(self._program):
+            raw = self._engine.run(feeds)
         out = {o.name: self._output(o.name, o.tensor, raw) for o in self._program.outputs}
         for name in self._wanted:
             if name not in out:
@@ -108,6 +112,18 @@ def dequantized(value: Array, symbol: TensorSymbol) -> Array:
         scale = scale.reshape([-1 if i == symbol.axis % value.ndim else 1 for i in range(value.ndim)])
     with np.errstate(over="ignore"):
         return np.asarray((value.astype(np.float64) * scale).astype(np.float32))
+
+
+@contextmanager
+def _enough_memory(program: Program) -> Iterator[None]:
+    try:
+        yield
+    except MemoryError as e:
+        raise FileError(
+            f"the simulation needs more memory than there is ({str(e) or 'for the operands of an instruction'})",
+            where=f"activation memory of {program.arena_bytes} bytes, constants of {len(program.constants)} bytes",
+            hint="run it on a machine with more memory, or compile the model for a smaller input",
+        ) from e
 
 
 def _engine(name: EngineName) -> Callable[..., Engine]:

@@ -23,7 +23,7 @@ from bpuc.flow.request import make_request
 from bpuc.program import load_program
 from bpuc.program.container import to_bytes
 from bpuc.sim.run import run_program
-from tests.fuzz import zoo
+from tests.fuzz import forged, zoo
 from tests.fuzz.mutate import damaged, damaged_model
 
 YAML = """
@@ -136,6 +136,7 @@ TARGETS = {
     "onnx-graph": Target(".onnx", lambda: zoo.healthy()[0], _any_model, _prepare),
     "onnx-compile": Target(".onnx", lambda: zoo.healthy()[0], _any_model, _compile),
     "bpuc": Target(".bpuc", _program, damaged, _run),
+    "forged": Target(".bpuc", lambda: forged.binaries()[0], forged.forged, forged.use),
     "calibration": Target(".calib.json", _calibration, _json, load_calibration),
     "yaml": Target(".yaml", YAML.encode, damaged, load_config),
     "npz": Target(".npz", _npz, damaged, _data),

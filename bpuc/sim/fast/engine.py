@@ -11,7 +11,7 @@ import numpy as np
 from bpuc.base.errors import FileError
 from bpuc.isa import CallOnnx
 from bpuc.program import Program
-from bpuc.program.container import check_bounds
+from bpuc.program.check import check_bounds
 from bpuc.sim.cpu import PartRunner
 from bpuc.sim.engine import Array
 from bpuc.sim.fast.graph import Graph

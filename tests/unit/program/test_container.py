@@ -36,7 +36,7 @@ def program() -> Program:
         outputs=[Port("y", (4,), ref(128), "y")],
         tensors=[TensorSymbol("q", ref(64, DType.INT8), 0, (0.1,), None), TensorSymbol("y", ref(128), 2, None, None)],
         ops=[OpSymbol(n, n, i % 2, ("node",)) for i, n in enumerate(("Quantize", "Cpu", "Dequantize"))],
-        segments=[Segment(0, Device.CPU, 0, 3)],
+        segments=[Segment(0, Device.CPU, 0, 2), Segment(1, Device.CPU, 2, 3)],
         report={"schema": "bpuc.report/1", "warnings": []},
     )
 
