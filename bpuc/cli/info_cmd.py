@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import shutil
 import zipfile
 from collections import Counter
 from typing import Any
@@ -15,6 +16,7 @@ from bpuc.base.files import read_bytes
 from bpuc.cli import options, ui
 from bpuc.program import Port, Program
 from bpuc.program.container import from_bytes
+from bpuc.report.plain import wrap
 
 SCHEMA = "bpuc.info/1"
 
@@ -92,6 +94,7 @@ def _scale(scale: tuple[float, ...] | None) -> float | list[float] | None:
 def render(info: dict[str, Any], name: str) -> str:
     """The same for a person."""
     major, minor = info["format"]
+    width = shutil.get_terminal_size().columns
     lines = [
         f"{name}: simulated binary for {info['march']} (it does not run on a chip)",
         f"  format {major}.{minor}, written by bpuc {info['bpuc']}; all checksums hold",
@@ -107,14 +110,13 @@ def render(info: dict[str, Any], name: str) -> str:
     for device in ("BPU", "CPU"):
         rows = [o for o in info["ops"] if o["device"] == device]
         text = ", ".join(f"{o['count']} {o['op']}" for o in rows) or "none"
-        lines.append(f"ops on the {device}: {text}")
+        lines.append(wrap(f"ops on the {device}: {text}", width, "  ", ""))
     worst = max(info["certificates"], key=lambda c: c["bound"] / c["limit"], default=None)
     if worst is not None:
         share = 100 * worst["bound"] / worst["limit"]
-        lines.append(
-            f"accumulators: none leaves its type; {worst['node']} needs most, at most {share:.2g} % of its range"
-        )
-    lines.append(f"segments: {' '.join(s['device'] for s in info['segments']) or 'none'}")
+        most = f"{worst['node']} needs most, at most {share:.2g} % of its range"
+        lines.append(wrap(f"accumulators: none leaves its type; {most}", width, "  ", ""))
+    lines.append(wrap(f"segments: {' '.join(s['device'] for s in info['segments']) or 'none'}", width, "  ", ""))
     lines.append("parts:")
     lines += [f"  {p['name']}  {_size(p['bytes'])}" for p in info["parts"]]
     return "\n".join(lines)

@@ -31,6 +31,16 @@ def test_only_json_goes_to_stdout(bpuc, compiled, tmp_path, monkeypatch, words):
     assert not list(tmp_path.iterdir())
 
 
+def test_what_is_in_a_binary_fits_the_terminal(bpuc, compiled, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    done = bpuc("info", compiled / "hybrid.bpuc")
+    assert done.code == 0, done.err
+    lines = done.out.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("ops on the BPU"))
+    assert max(map(len, lines[start:])) <= 40
+    assert any(line.startswith("  ") for line in lines[start : lines.index("parts:")])
+
+
 @pytest.mark.parametrize("option", ["--balance-factor", "--max-latency-loss", "--max-bits-lost", "--max-latency-ms"])
 def test_nan_is_no_number(bpuc, tmp_path, option):
     words = ("--march", "bayes-e", "--random-data", "--compile-mode", "balance", option, "nan")
