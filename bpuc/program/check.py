@@ -74,6 +74,8 @@ def _check_port(port: Port, is_input: bool) -> None:
 
 
 def _check_view(ref: Ref, what: str) -> None:
+    if len(ref.shape) != len(ref.strides):
+        raise ValueError(f"symbols.json: {what} has {len(ref.shape)} dimensions and {len(ref.strides)} strides")
     lo, hi = ref.span
     if ref.elements and (ref.elements > MAX_ELEMENTS or ref.nbytes > hi - lo):
         raise ValueError(f"symbols.json: {what} has elements that overlap")

@@ -149,6 +149,9 @@ def check_schedule(s: Schedule, instructions: Sequence[Instruction]) -> str | No
                 return f"step {i} of the schedule asks for rows {x.first}..{x.last} of {w.pitch // w.row}"
             if x.do is Do.HOLD and (x.last - x.first) * w.row * w.planes > w.room:
                 return f"step {i} of the schedule holds more rows than its window has room for"
+    ended = {x.ins for x in s.steps if x.do is Do.RUN and (x.what < 0 or x.last == END)}
+    if missing := set(range(len(instructions))) - ended:
+        return f"the schedule never ends instruction {min(missing)}"
     return None
 
 

@@ -54,6 +54,7 @@ def _forged(raw: bytes, part: str, change) -> bytes:
         ("symbols.json", lambda v: v["inputs"][0].update(shape=[1, 3, 16, 15]), "port image has shape"),
         ("symbols.json", lambda v: v["outputs"][0]["ref"].__setitem__(0, True), r"outputs\[0\]\.ref\[0\] is True"),
         ("symbols.json", lambda v: v["outputs"][0]["ref"][3].append(2**70), r"ref\[3\] is .*, not a shape"),
+        ("symbols.json", lambda v: v["outputs"][0]["ref"][4].pop(), "port out has 4 dimensions and 3 strides"),
         ("symbols.json", lambda v: v["tensors"][0].update(scale=[]), "a list of numbers, not empty"),
         ("symbols.json", lambda v: v["tensors"][0].update(scale=[0.1, 0.2]), "has 2 scales, axis None"),
         ("symbols.json", lambda v: v["inputs"][0].update(name="\ud800"), "text in Unicode"),
@@ -126,6 +127,7 @@ def test_an_instruction_without_a_meaning_is_refused(raw, kind, edit, message):
         (lambda s: replace(s, chip=replace(s.chip, activations=2**40)), "bytes on chip"),
         (lambda s: replace(s, chip=replace(s.chip, channel_align=0)), "channels of 0"),
         (lambda s: replace(s, cores=0), "0 cores"),
+        (lambda s: replace(s, steps=tuple(x for x in s.steps if x.ins != 3)), "never ends instruction 3"),
         (
             lambda s: replace(s, steps=(*s.steps, replace(s.steps[-1], do=2, ins=1, what=0))),
             "cannot be cut along axis 0",
