@@ -83,6 +83,7 @@ def load_calibration(path: str | os.PathLike[str]) -> Calibration:
     raw = read_bytes(path, "the calibration file")
     try:
         value = json.loads(raw.decode("utf-8"), parse_constant=_no_constant)
+        json.dumps(value, ensure_ascii=False).encode()  # halves of a character, which no file can be written with
         if not isinstance(value, dict) or value.get("schema") != SCHEMA:
             found = value.get("schema") if isinstance(value, dict) else type(value).__name__
             raise FileError(f"{path} is no calibration file: schema {found!r}", want=f"schema {SCHEMA!r}")
