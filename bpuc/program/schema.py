@@ -105,7 +105,7 @@ def _kind_fits(value: Any, spec: Spec) -> bool:
 def _sound(value: Any, part: str, at: str, depth: int = 0) -> None:
     """Refuse what no writer makes, wherever it stands."""
     if isinstance(value, str):
-        if any("\ud800" <= c <= "\udfff" for c in value):
+        if not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value):
             _refuse(value, "text in Unicode", part, at)
     elif isinstance(value, (int, float)) and not is_number(value):
         if not isinstance(value, bool):
