@@ -2,7 +2,8 @@
 
 Without a march the model is imported, optimized and run in float on the CPU. With one it is calibrated on the inputs of
 its first run, compiled, and simulated in integers. Programs are static: where a shape hangs on the values of an input
-(those of Reshape, Slice or TopK), the model is built for these values, and built anew for others.
+(those of Reshape, Slice or TopK), the model is built for these values, and built anew for others. What is left, and is
+no tensor of static shape (strings, sequences, optionals, the indices of NonZero), runs in float alone.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from bpuc.sim.run import run_program
 
 Runner = FloatExecutor | Program
 SHORT = 64  # elements of an input that may be taken as a constant: more than any shape, axes or scales have
-Inputs = Sequence[Array] | Mapping[str, Array] | Array
+Inputs = Sequence[Any] | Mapping[str, Any] | Array
+Feeds = Mapping[str, Any]  # arrays; in float also lists of them, and None for an empty optional
 
 
 class Prepared(BackendRep):  # type: ignore[misc]
@@ -54,53 +56,73 @@ class Prepared(BackendRep):  # type: ignore[misc]
         fixed, runner = self._runner(feeds)
         feeds = {name: array for name, array in feeds.items() if name not in fixed}
         found = run_program(runner, feeds) if isinstance(runner, Program) else dict(runner.run(feeds))
-        outputs = [_as_declared(found[o.name], o) for o in self._model.graph.output]
+        outputs = [_as_declared(found[o.name], o.type) for o in self._model.graph.output]
         names = [o.name for o in self._model.graph.output]
         result: tuple[Array, ...] = namedtupledict("Outputs", names)(*outputs)
         return result
 
-    def _feeds(self, inputs: Inputs) -> dict[str, Array]:
+    def _feeds(self, inputs: Inputs) -> dict[str, Any]:
         if isinstance(inputs, np.ndarray):
             inputs = [inputs]
         if not isinstance(inputs, Mapping):
             if len(inputs) > len(self._inputs):
                 raise DataError(f"{len(inputs)} inputs are given, the model has {len(self._inputs)}")
             inputs = dict(zip(self._inputs, inputs))
+        if self._options.get("march") is None:
+            tensors = {n for n, kind in self._inputs.items() if kind.HasField("tensor_type")}
+            return {
+                n: _array(n, v) if n in tensors and isinstance(v, list) else _value(n, v) for n, v in inputs.items()
+            }
         return {name: _array(name, value) for name, value in inputs.items()}
 
-    def _runner(self, feeds: Mapping[str, Array]) -> tuple[Collection[str], Runner]:
+    def _runner(self, feeds: Feeds) -> tuple[Collection[str], Runner]:
         """What runs these arrays, and the inputs that are constants in it: none where that is possible."""
-        short = [n for n, a in feeds.items() if a.ndim < 2 and a.size <= SHORT and n in self._inputs]
+        arrays = {n: a for n, a in feeds.items() if isinstance(a, np.ndarray) and a.dtype.kind != "O"}
+        short = [n for n, a in arrays.items() if a.ndim < 2 and a.size <= SHORT and n in self._inputs]
         errors: list[ModelError] = []
         single = [n for n in short if feeds[n].size == 1]
         for fixed in ([], single, [n for n in short if feeds[n].dtype.kind in "iub"], short):
             # nothing to fix, or nothing left to calibrate on
             if errors and (not fixed or (self._options.get("march") and len(fixed) == len(feeds))):
                 continue
-            key = (*((n, a.shape) for n, a in feeds.items()), *((n, feeds[n].tobytes()) for n in fixed))
-            if key not in self._built:
-                self._built[key] = self._build(feeds, fixed)
-            built = self._built[key]
+            built = self._cached(feeds, fixed)
             if not isinstance(built, ModelError):
                 return fixed, built
             errors.append(built)
+        if self._options.get("march") is None:
+            built = self._cached(feeds, (), host_values=True)
+            if not isinstance(built, ModelError):
+                return (), built
         raise errors[0]
 
-    def _build(self, feeds: Mapping[str, Array], fixed: Collection[str]) -> Runner | ModelError:
+    def _cached(self, feeds: Feeds, fixed: Collection[str], host_values: bool = False) -> Runner | ModelError:
+        shapes = ((n, a.shape if isinstance(a, np.ndarray) else ()) for n, a in feeds.items())
+        key = (host_values, *shapes, *((n, feeds[n].tobytes()) for n in fixed))
+        if key not in self._built:
+            self._built[key] = self._build(feeds, fixed, host_values)
+        return self._built[key]
+
+    def _build(self, feeds: Feeds, fixed: Collection[str], host_values: bool) -> Runner | ModelError:
         model = ModelProto()
         model.CopyFrom(self._model)
         inputs = [i for i in model.graph.input if i.name not in fixed]
         del model.graph.input[:]
         model.graph.input.extend(inputs)
         model.graph.initializer.extend(onnx.numpy_helper.from_array(feeds[n], n) for n in fixed)
-        variable = {n: a for n, a in feeds.items() if n not in fixed}
-        shapes = [f"{n}:{'x'.join(map(str, a.shape))}" for n, a in variable.items() if a.ndim and self._open(n)]
+        variable = {n: a for n, a in feeds.items() if n not in fixed and isinstance(a, np.ndarray)}
+        shapes = [
+            f"{n}:{'x'.join(map(str, a.shape))}"
+            for n, a in variable.items()
+            if a.ndim and self._open(n) and (a.size or not host_values)
+        ]
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.onnx"
             path.write_bytes(model.SerializeToString())
             try:
                 if self._options.get("march") is None:
-                    graph = prepare_flow(make_request(str(path), input_shape=shapes, **self._options)).graph
+                    graph = prepare_flow(
+                        make_request(str(path), input_shape=shapes, **self._options), host_values
+                    ).graph
                     return FloatExecutor(graph, graph.output_names, threads=1)
                 data = Path(folder) / "calib.npz"
                 arrays: dict[str, Any] = {n: a[None] for n, a in variable.items()}
@@ -176,6 +198,18 @@ class IntegerBackend(BpucBackend):
     defaults: Mapping[str, Any] = {"march": "bayes-e", "observer": "min_max"}
 
 
+def _value(name: str, value: Any) -> Any:
+    """An array of numbers or strings, a list of such values for a sequence, or None for an empty optional."""
+    if value is None:
+        return None
+    if isinstance(value, list) and all(isinstance(v, np.ndarray) or v is None for v in value):
+        return [_value(name, v) for v in value]
+    array = np.asarray(value) if isinstance(value, (np.ndarray, str)) else None
+    if array is not None and array.dtype.kind in "OU" and all(isinstance(v, str) for v in array.reshape(-1)):
+        return array.astype(object)
+    return _array(name, value)
+
+
 def _array(name: str, value: Any) -> Array:
     try:
         array = onnx.numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else np.asarray(value)
@@ -190,9 +224,14 @@ def _array(name: str, value: Any) -> Array:
     return array
 
 
-def _as_declared(array: Array, output: onnx.ValueInfoProto) -> Array:
+def _as_declared(value: Any, kind: onnx.TypeProto) -> Any:
     """Half and double precision are computed in float32; here the declared type comes back."""
-    element = output.type.tensor_type.elem_type
+    case = kind.WhichOneof("value")
+    if case == "optional_type":
+        return None if value is None else _as_declared(value, kind.optional_type.elem_type)
+    if case == "sequence_type":
+        return [_as_declared(v, kind.sequence_type.elem_type) for v in value]
+    element, array = kind.tensor_type.elem_type, np.asarray(value)
     if array.dtype != np.float32 or not element:
         return array
     with np.errstate(over="ignore"):

@@ -22,6 +22,7 @@ class DType(str, Enum):
     FLOAT32 = "float32"
     FLOAT64 = "float64"
     BOOL = "bool"
+    HOST = "host"  # no array of numbers: a host value, see `Tensor.host`; never in a program
 
     def __str__(self) -> str:
         return self.value
@@ -29,7 +30,7 @@ class DType(str, Enum):
     @property
     def numpy(self) -> np.dtype[np.generic]:
         """The numpy dtype, little endian."""
-        return np.dtype(self.value).newbyteorder("<")
+        return np.dtype(object if self is DType.HOST else self.value).newbyteorder("<")
 
     @property
     def itemsize(self) -> int:

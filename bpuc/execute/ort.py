@@ -36,7 +36,7 @@ class _Evaluator:
 
     def run(self, names: list[str] | None, feeds: dict[str, Any]) -> list[Any]:
         with np.errstate(all="ignore"):
-            return [np.asarray(r) for r in self._evaluator.run(names, feeds)]
+            return [r if r is None or isinstance(r, list) else np.asarray(r) for r in self._evaluator.run(names, feeds)]
 
 
 def open_session(model: bytes, threads: int | None = None) -> Session:
@@ -128,7 +128,8 @@ class FloatExecutor:
         """The tapped tensors of one sample, by name: inputs first, then as they are computed; nothing is kept.
 
         Args:
-            feeds: an array of the model's shape for every input; other float types are converted.
+            feeds: an array of the model's shape for every input; other float types are converted. A host value may
+                have any shape, a sequence is a list, an empty optional None; the same goes for results.
 
         Raises:
             DataError: an input is missing or has another shape.
@@ -147,10 +148,12 @@ class FloatExecutor:
                 if name in wanted:
                     yield name, array
 
-    def _fed(self, name: str, feeds: Mapping[str, Array]) -> Array:
+    def _fed(self, name: str, feeds: Mapping[str, Array]) -> Any:
         tensor = self.inputs[name]
         if name not in feeds:
             raise DataError(f"there are no data for input '{name}'", want=f"an array of shape {list(tensor.shape)}")
+        if tensor.host:
+            return _host_value(feeds[name])
         array = np.asarray(feeds[name])
         if array.shape != tensor.shape:
             raise DataError(
@@ -158,6 +161,17 @@ class FloatExecutor:
             )
         with np.errstate(over="ignore"):  # a double beyond float32 becomes infinite
             return array.astype(tensor.dtype.numpy, copy=False)
+
+
+def _host_value(value: Any) -> Any:
+    """A value as onnxruntime takes it: None for an empty optional, a list for a sequence, else an array."""
+    if value is None or isinstance(value, list):
+        return None if value is None else [_host_value(v) for v in value]
+    array: Array = np.asarray(value)
+    if array.dtype.kind == "f" or array.dtype.name == "bfloat16":
+        with np.errstate(over="ignore"):
+            return array.astype(np.float32)
+    return array
 
 
 @dataclass(frozen=True)

@@ -35,15 +35,18 @@ class Prepared:
     probe: Probe | None = None
 
 
-def prepare(request: Request) -> Prepared:
+def prepare(request: Request, host_values: bool = False) -> Prepared:
     """Import the model, check that the options' names exist, and run the passes that hold for every march.
+
+    Args:
+        host_values: take what has no static shape or is no tensor; only to run the graph in float, not to compile it.
 
     Raises:
         ModelError: the model is at fault. ConfigError: an option names what the model does not have.
     """
     shapes = dict(request.input_shapes)
     more_shapes = request.config.input_shapes if request.config else None
-    model = import_model(request.model, shapes, more_shapes, request.symbols)
+    model = import_model(request.model, shapes, more_shapes, request.symbols, host_values)
     graph = model.graph
     graph.input_names = [t.name for t in graph.inputs]
     _cut_at(graph, request.options.output_nodes)

@@ -25,6 +25,7 @@ class GraphBuilder:
         self._outputs: dict[Tensor, str] = {}
         self._uses = Counter(name for node in nodes for name in (*node.input, *captures(node)))
         self._reused: set[str] = set()
+        self.inner: set[Tensor] = set()  # constants of inlined branches, whose names may be those of others
 
     def reserve(self, names: Iterable[str]) -> None:
         """Keep these names for the tensors that have them in the file."""
@@ -50,6 +51,10 @@ class GraphBuilder:
         operands = list(inputs)
         while operands and operands[-1] is None:
             operands.pop()
+        for tensor in operands:
+            if tensor is not None and tensor in self.inner:
+                tensor.name = self.graph.unique(tensor.name)
+                self.inner.remove(tensor)
         onnx_type = onnx_type or self._op_type
         op = self.graph.add(kind, attrs, operands, outputs, name=name, origin=(self._origin,), onnx_type=onnx_type)
         found, wanted = registry.get(kind).infer(op), [t.shape for t in outputs]

@@ -110,14 +110,17 @@ def check_tensor(tensor: Tensor, where: str) -> None:
         )
 
 
-def constant(name: str, array: Array) -> Tensor:
-    """A constant tensor.
+def constant(name: str, array: Array, strings: bool = False) -> Tensor:
+    """A constant tensor; `strings`: its elements may be strings.
 
     Raises:
         ModelError: its element type is not supported.
     """
     if array.dtype in (np.float16, np.float64):
         array = array.astype(np.float32)
+    if strings and array.dtype.kind in "OU":
+        host = f"string[{','.join(map(str, array.shape))}]" if array.shape else "string"
+        return Tensor(name, array.shape, DType.HOST, array.astype(object), host=host)
     try:
         return Tensor(name, array.shape, DType.of(array), array)
     except ValueError as e:
@@ -126,13 +129,16 @@ def constant(name: str, array: Array) -> Tensor:
         ) from e
 
 
-def initializer(proto: TensorProto, readers: frozenset[str], stored: Array | None = None) -> Tensor:
+def initializer(
+    proto: TensorProto, readers: frozenset[str], stored: Array | None = None, strings: bool = False
+) -> Tensor:
     """A constant from its protobuf.
 
     Args:
         proto: the initializer.
         readers: op types that read it.
         stored: its values, where the protobuf does not hold them.
+        strings: whether its elements may be strings.
 
     Raises:
         ModelError: its type is not supported, its data are damaged, or it holds NaN or infinite values.
@@ -140,7 +146,7 @@ def initializer(proto: TensorProto, readers: frozenset[str], stored: Array | Non
     where = f"initializer '{proto.name}'"
     if any(d < 0 for d in proto.dims):
         raise ModelError(f"{where} is damaged: its shape is {list(proto.dims)}", where=where, want="sizes from 0 up")
-    if proto.data_type not in ELEMENT:
+    if proto.data_type not in ELEMENT and not (strings and proto.data_type == TensorProto.STRING):
         raise ModelError(f"{where} has element type {type_name(proto.data_type)}, which is not supported", where=where)
     try:
         array = array_of(proto) if stored is None else in_float32(stored, proto.data_type)
@@ -148,7 +154,7 @@ def initializer(proto: TensorProto, readers: frozenset[str], stored: Array | Non
         raise ModelError(f"{where} is damaged: {e}", where=where, want=f"data for shape {list(proto.dims)}") from e
     if not readers or not readers <= UNBOUNDED:
         check_finite(array, proto.name)
-    return constant(proto.name, array)
+    return constant(proto.name, array, strings)
 
 
 def is_mask(node: NodeProto, inputs: Sequence[Tensor | None]) -> bool:
@@ -182,7 +188,7 @@ def contradictions(graph: GraphProto, found: Mapping[str, Tensor]) -> list[tuple
     wrong = []
     for info in (*graph.value_info, *graph.output):
         tensor = found.get(info.name)
-        if tensor is None or not info.type.tensor_type.HasField("shape"):
+        if tensor is None or tensor.host or not info.type.tensor_type.HasField("shape"):
             continue
         dims = [d.dim_value if d.HasField("dim_value") else "?" for d in info.type.tensor_type.shape.dim]
         if len(dims) != tensor.rank or any(d not in ("?", n) for d, n in zip(dims, tensor.shape)):

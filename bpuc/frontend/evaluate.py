@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import onnx
@@ -24,7 +25,7 @@ def evaluate(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[Array] 
         try:
             with np.errstate(all="ignore"):
                 results = onnx.reference.ReferenceEvaluator(model).run(None, dict(feeds))
-            return [np.asarray(r) for r in results]
+            return _arrays(results)
         except Exception:
             return None
 
@@ -35,4 +36,10 @@ def _by_onnxruntime(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[
     options.intra_op_num_threads = 1
     options.log_severity_level = 4
     session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return [np.asarray(r) for r in session.run(None, dict(feeds))]
+    return _arrays(session.run(None, dict(feeds)))
+
+
+def _arrays(results: Sequence[Any]) -> list[Array]:
+    if any(r is None or isinstance(r, list) for r in results):
+        raise TypeError("a sequence or an optional is no array")
+    return [np.asarray(r) for r in results]

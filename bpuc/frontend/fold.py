@@ -42,7 +42,7 @@ def types_by_running(node: NodeProto, opset: int, given: Mapping[str, Tensor]) -
     Returns:
         None where it does not run, runs for long, or gives other shapes for other values.
     """
-    if any(not t.elements or t.elements > RUN_LIMIT for t in given.values()):
+    if any(not t.elements or t.elements > RUN_LIMIT or t.host for t in given.values()):
         return None
     if all(t.const is not None for t in given.values()):  # folding has tried that
         return None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from onnx import ValueInfoProto
+from onnx import TypeProto, ValueInfoProto
 
 from bpuc.base.errors import ModelError, did_you_mean
 from bpuc.frontend.checks import check_tensor
-from bpuc.frontend.types import ELEMENT, FLOATS, type_name
+from bpuc.frontend.types import ELEMENT, FLOATS, host_value, in_float32_type, type_name
 from bpuc.ir import Tensor
 
 Warnings = list[tuple[str, str, str]]
@@ -20,6 +20,7 @@ def input_tensors(
     shapes: Mapping[str, Sequence[int]],
     warnings: Warnings,
     symbols: Mapping[str, int] | None = None,
+    host_values: bool = False,
 ) -> list[Tensor]:
     """The graph inputs with static shapes.
 
@@ -28,6 +29,8 @@ def input_tensors(
         shapes: what the user fixed, by input name.
         warnings: a dynamic batch taken as 1, and other floating types read as float32, are appended.
         symbols: sizes of named dimensions; those that follow from `shapes` are known as well.
+
+        host_values: take also what is no tensor of static shape.
 
     Raises:
         ModelError: an unknown name in `shapes` or `symbols`, a shape that contradicts the file or is not known.
@@ -44,7 +47,23 @@ def input_tensors(
                 hint=did_you_mean(name, known),
             )
     known_sizes = _sizes(infos, shapes, symbols or {})
-    return [_tensor(info, shapes.get(info.name), known_sizes, warnings) for info in infos]
+    return [
+        (_host(info, shapes.get(info.name)) if host_values else None)
+        or _tensor(info, shapes.get(info.name), known_sizes, warnings)
+        for info in infos
+    ]
+
+
+def _host(info: ValueInfoProto, wanted: Sequence[int] | None) -> Tensor | None:
+    """The input as a host value, where it is no tensor of numbers whose shape is known and holds elements."""
+    if info.type.HasField("tensor_type") and info.type.tensor_type.elem_type in ELEMENT:
+        shape = _declared(info) if wanted is None else wanted
+        if shape is not None and all(isinstance(d, int) and d > 0 for d in shape):
+            return None
+    own = TypeProto()
+    own.CopyFrom(info.type)
+    in_float32_type(own)
+    return host_value(info.name, own)
 
 
 def _sizes(

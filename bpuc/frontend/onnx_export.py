@@ -114,7 +114,7 @@ class Writer:
                 hint="leave this step out of the model, or split the constant",
             )
         name = self.temp(hint)
-        if self._arrays is not None and value.nbytes >= LARGE:
+        if self._arrays is not None and value.nbytes >= LARGE and not value.dtype.hasobject:
             self._arrays[name] = np.ascontiguousarray(value)
             self.initializers[name] = elsewhere(value, name)
         else:

@@ -59,6 +59,7 @@ def import_model(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     more_shapes: ShapeSource | None = None,
     symbols: Mapping[str, int] | None = None,
+    host_values: bool = False,
 ) -> ImportedModel:
     """Read an ONNX file.
 
@@ -67,13 +68,14 @@ def import_model(
         input_shapes: static shapes by input name, where the file leaves them open.
         more_shapes: the same from a source that must first know the model's inputs; `input_shapes` wins.
         symbols: sizes of dimensions that the file names.
+        host_values: take what has no static shape or is no tensor (`Tensor.host`), which no compiled program can hold.
 
     Raises:
         FileError: the file cannot be read.
         ModelError: it cannot be compiled; the message names the node, tensor or initializer.
     """
     source = load(path)
-    importer = _Importer(source)
+    importer = _Importer(source, host_values)
     importer.inputs(input_shapes or {}, more_shapes, symbols or {})
     importer.run()
     return ImportedModel(
@@ -90,7 +92,8 @@ def import_model(
 class _Importer:
     """Goes through the nodes of a model and its inlined branches."""
 
-    def __init__(self, source: Source):
+    def __init__(self, source: Source, host_values: bool):
+        self._host_values = host_values
         self.opset, self.proto = source.opset, source.model.graph
         ir_version = min(source.model.ir_version or 8, onnx.IR_VERSION)
         to_float32(self.proto)
@@ -105,12 +108,12 @@ class _Importer:
         # Q/DQ nodes only ever gained types and axes: in old files newer forms of them are meant, and found, as well
         pairs = max(self.opset, min(21, int(onnx.defs.onnx_opset_version())))
         self._opsets: dict[str, int] = {"QuantizeLinear": pairs, "DequantizeLinear": pairs}
-        self._infer = {opset: Inference(opset, ir_version) for opset in (self.opset, pairs)}
+        self._infer = {opset: Inference(opset, ir_version, host_values) for opset in (self.opset, pairs)}
         self._checker = {opset: NodeChecker(opset, ir_version) for opset in (self.opset, pairs)}
         self._quantizers: dict[Tensor, tuple[Tensor, QuantInfo]] = {}
         self._budget, self._large = Budget(), source.large
-        self._initializers(self.proto)
         self._branch = ""  # name of the If whose branch is being inlined
+        self._initializers(self.proto)
 
     # -- the whole
     def inputs(
@@ -124,7 +127,7 @@ class _Importer:
             element = info.type.tensor_type.elem_type
             half = element == onnx.TensorProto.FLOAT16
             self.input_types[info.name] = DType.FLOAT16 if half else ELEMENT.get(element)
-        self.graph.inputs = input_tensors(infos, shapes, self.warnings, symbols)
+        self.graph.inputs = input_tensors(infos, shapes, self.warnings, symbols, self._host_values)
         self.build.values |= {t.name: t for t in self.graph.inputs}
 
     def run(self) -> None:
@@ -168,9 +171,11 @@ class _Importer:
             if proto.name in seen:
                 raise ModelError(f"initializer '{proto.name}' is there twice", where=f"initializer '{proto.name}'")
             seen.add(proto.name)
-            tensor = initializer(proto, frozenset(readers.get(proto.name, ())), self._large.get(proto.name))
+            tensor = initializer(
+                proto, frozenset(readers.get(proto.name, ())), self._large.get(proto.name), self._host_values
+            )
             self._budget.stored += tensor.elements * tensor.dtype.itemsize
-            self.build.values[proto.name] = tensor
+            self._constant(proto.name, tensor)
         if any(proto.data_type in FLOATS for proto in graph.initializer):
             self.warnings.append(("float-type", "float16, bfloat16 or float64 weights are read as float32", ""))
 
@@ -181,7 +186,7 @@ class _Importer:
             raise ModelError(f"a graph output is listed twice: {', '.join(names)}", want="outputs of different names")
         inputs = set(self.graph.inputs)
         for output in self.proto.output:
-            if output.type.WhichOneof("value") not in (None, "tensor_type"):
+            if not self._host_values and output.type.WhichOneof("value") not in (None, "tensor_type"):
                 raise ModelError(
                     f"output '{output.name}' is no tensor",
                     where=f"output '{output.name}'",
@@ -190,7 +195,7 @@ class _Importer:
         for name in names:
             tensor = self.build.values[name]
             if tensor in inputs or tensor.const is not None:
-                copy = Tensor(name, tensor.shape, tensor.dtype)
+                copy = Tensor(name, tensor.shape, tensor.dtype, host=tensor.host)
                 if tensor.name == name:
                     copy.name = self.graph.unique(f"{name}_copy")
                 node = onnx.helper.make_node("Identity", [tensor.name], [name], name=f"Identity_{name}")
@@ -224,13 +229,12 @@ class _Importer:
     def _computed(self, node: NodeProto, name: str, inputs: Operands, outer: Mapping[str, Tensor]) -> None:
         """A node whose result hangs on the inputs; results without elements are constants all the same."""
         outputs, empty = [], {}
-        for output, (element, shape) in zip(
-            node.output, self._infer[self._opset(node)].outputs(node, name, inputs, outer)
-        ):
-            tensor = Tensor(self.graph.unique(output) if self._branch else output, shape, ELEMENT[element])
+        for tensor in self._infer[self._opset(node)].outputs(node, name, inputs, outer):
+            output = tensor.name
+            tensor.name = self.graph.unique(output) if self._branch else output
             check_tensor(tensor, f"node '{name}' ({node.op_type})")
             if not tensor.elements:
-                empty[output] = constant(tensor.name, np.zeros(shape, tensor.dtype.numpy))
+                empty[output] = constant(tensor.name, np.zeros(tensor.shape, tensor.dtype.numpy))
                 tensor.name = self.graph.unique(f"{output}_empty")
             outputs.append(tensor)
         check_run(node, name, inputs, outputs)
@@ -254,25 +258,32 @@ class _Importer:
 
     def _shape_only(self, node: NodeProto, inputs: Operands) -> bool:
         """Shape and Size are constants, since shapes are static."""
-        if node.op_type not in ("Shape", "Size") or inputs[0] is None:
+        if node.op_type not in ("Shape", "Size") or inputs[0] is None or inputs[0].host:
             return False
         values = attributes(node)
         dims = inputs[0].shape[slice(values.get("start"), values.get("end"))]
         result = np.array(dims if node.op_type == "Shape" else inputs[0].elements, np.int64)
-        self.build.values[node.output[0]] = constant(node.output[0], result)
+        self._constant(node.output[0], constant(node.output[0], result))
         return True
 
+    def _constant(self, name: str, tensor: Tensor) -> None:
+        self.build.values[name] = tensor
+        if self._branch:
+            self.build.inner.add(tensor)
+
     def _folded(self, node: NodeProto, name: str, inputs: Operands, outer: Mapping[str, Tensor]) -> bool:
-        values = self.build.values
         if node.op_type == "Constant" and "value" in attributes(node):
-            tensor = constant(node.output[0], array_of(attributes(node)["value"]))
+            tensor = constant(node.output[0], array_of(attributes(node)["value"]), self._host_values)
             self._budget.stored += tensor.elements * tensor.dtype.itemsize
-            values[node.output[0]] = tensor
+            self._constant(node.output[0], tensor)
             return True
         if node.op_type == "Loop" and runs_long(inputs[0] if inputs else None):
             return False
         given = {n: t for n, t in zip(node.input, inputs) if t is not None}
-        foreseen = [(shape, ELEMENT[element].itemsize) for element, shape in self._foreseen(node, name, inputs, outer)]
+        results_of = self._foreseen(node, name, inputs, outer)
+        if any(t.host.startswith(("seq", "optional")) or (t.host and node.op_type in GROWING) for t in results_of):
+            return False
+        foreseen = [] if any(t.host for t in results_of) else [(t.shape, t.dtype.itemsize) for t in results_of]
         self._budget.spend(node, name, inputs, foreseen)
         if not foreseen and sum(t.elements * t.dtype.itemsize for t in given.values()) > UNFORESEEN:
             return False
@@ -282,17 +293,15 @@ class _Importer:
         if not foreseen:
             self._budget.spend(node, name, (), [(a.shape, a.itemsize) for a in results])
         for output, array in zip(node.output, results):
-            values[output] = constant(output, array)
+            self._constant(output, constant(output, array, self._host_values))
         if node.op_type == "DequantizeLinear" and inputs[0] is not None:
             info = quant_info(inputs, attributes(node), inputs[0].dtype)
             if info is not None:
                 self.quantized[node.output[0]] = info
         return True
 
-    def _foreseen(
-        self, node: NodeProto, name: str, inputs: Operands, outer: Mapping[str, Tensor]
-    ) -> list[tuple[int, tuple[int, ...]]]:
-        """Types and shapes of the results; empty where only computing them tells."""
+    def _foreseen(self, node: NodeProto, name: str, inputs: Operands, outer: Mapping[str, Tensor]) -> list[Tensor]:
+        """The results without their values; empty where only computing them tells."""
         with nullcontext() if node.op_type in GROWING else suppress(ModelError):
             return self._infer[self._opset(node)].outputs(node, name, inputs, outer)
         return []
@@ -310,6 +319,8 @@ class _Importer:
                     where=f"node '{self.build.name}'",
                     hint="export the model in evaluation mode",
                 )
+        if x.host:
+            return False
         if node.op_type in RENAMES and x.dtype == outputs[0].dtype and len(outputs) == 1:
             self.build.alias(outputs[0], x)
             return True
@@ -342,7 +353,9 @@ class _Importer:
         definition, why = registry.by_onnx(node.op_type), f"there is no operator {node.op_type}"
         first = next((t for t in inputs if t is not None), None)
         integers = [t for t in (*inputs, *outputs[:1]) if t is not None and t.const is None and not t.dtype.is_float]
-        if definition is not None and first is not None:
+        if any(t is not None and t.host for t in (*inputs, *outputs)):
+            why = f"{node.op_type} of values without a static shape, or that are no tensors of numbers"
+        elif definition is not None and first is not None:
             if integers and not (node.op_type in ("ArgMax", "ArgMin") and first.dtype.is_float):
                 why = f"{node.op_type} of {integers[0].dtype} values"
             elif is_mask(node, inputs):

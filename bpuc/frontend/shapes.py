@@ -11,7 +11,7 @@ from onnx import NodeProto, OperatorSetIdProto, TensorProto, TypeProto
 
 from bpuc.base.errors import ModelError
 from bpuc.frontend.fold import RUN_LIMIT, types_by_running
-from bpuc.frontend.types import ELEMENT, tensor_proto, type_name, type_proto
+from bpuc.frontend.types import ELEMENT, host_value, tensor_proto, type_name, type_proto
 from bpuc.ir import Tensor
 
 # ops whose result's size is found in the values of their operands
@@ -25,10 +25,15 @@ SMALL = 4096  # elements of a constant that inference may want to see
 
 
 class Inference:
-    """Infers results; types of operands are kept, so that each is written once."""
+    """Infers results; types of operands are kept, so that each is written once.
 
-    def __init__(self, opset: int, ir_version: int):
+    Args:
+        host_values: whether results may be no tensors of static shape.
+    """
+
+    def __init__(self, opset: int, ir_version: int, host_values: bool = False):
         self.opset = opset
+        self._host_values = host_values
         self._imports: list[OperatorSetIdProto] = [onnx.helper.make_opsetid("", opset)]
         self._ir_version = ir_version
         self._types: dict[Tensor, TypeProto] = {}
@@ -36,8 +41,8 @@ class Inference:
 
     def outputs(
         self, node: NodeProto, name: str, inputs: Sequence[Tensor | None], outer: Mapping[str, Tensor]
-    ) -> list[tuple[int, tuple[int, ...]]]:
-        """(ONNX element type, shape) of each output.
+    ) -> list[Tensor]:
+        """The outputs, not yet given by an op.
 
         Args:
             node: the ONNX node.
@@ -51,6 +56,10 @@ class Inference:
         given = {n: t for n, t in zip(node.input, inputs) if t is not None} | dict(outer)
         types = {n: self._type(t) for n, t in given.items()}
         data = {n: self._constant(t) for n, t in given.items() if t.const is not None and t.elements <= SMALL}
+        if node.op_type == "Range":  # onnxruntime takes vectors of one element too
+            given_1 = [n for n, t in given.items() if t.shape == (1,)]
+            types |= {n: onnx.helper.make_tensor_type_proto(types[n].tensor_type.elem_type, ()) for n in given_1}
+            data |= {n: tensor_proto(given[n].value().reshape(()), n) for n in given_1 if n in data}
         schema = onnx.defs.get_schema(node.op_type, self.opset, "")
         try:
             found = onnx.shape_inference.infer_node_outputs(
@@ -67,12 +76,17 @@ class Inference:
         unknown = any(_static(found.get(output)) is None for output in node.output if output)
         if (node.op_type == "STFT" and _elements(found) < RUN_LIMIT) or (unknown and node.op_type in RUNNABLE):
             found = types_by_running(node, self.opset, given) or found
-        return [self._checked(node, name, found.get(output), given) for output in node.output if output]
+        return [self._checked(node, name, output, found.get(output), given) for output in node.output if output]
 
     def _checked(
-        self, node: NodeProto, name: str, proto: TypeProto | None, given: Mapping[str, Tensor]
-    ) -> tuple[int, tuple[int, ...]]:
+        self, node: NodeProto, name: str, output: str, proto: TypeProto | None, given: Mapping[str, Tensor]
+    ) -> Tensor:
         where = f"node '{name}'"
+        plain = _static(proto) is not None and proto is not None and proto.tensor_type.elem_type in ELEMENT
+        if self._host_values and proto is not None and not plain:
+            value = host_value(output, proto)
+            if value is not None:
+                return value
         if proto is not None and proto.WhichOneof("value") not in (None, "tensor_type"):
             raise ModelError(f"node '{name}' ({node.op_type}) gives no tensor", where=where, want="tensors only")
         shape = _static(proto)
@@ -88,7 +102,7 @@ class Inference:
                 raise ModelError(
                     f"node '{name}' ({node.op_type}) gives elements of type {type_name(element)}", where=where
                 )
-            return element, shape
+            return Tensor(output, shape, ELEMENT[element])
         variable = [n for n, t in given.items() if t.const is None]
         reason = "it hangs on the values" if node.op_type in DATA_DEPENDENT else "it cannot be found without running it"
         raise ModelError(

@@ -66,7 +66,39 @@ def elsewhere(array: Array, name: str) -> TensorProto:
 
 def type_proto(tensor: Tensor) -> onnx.TypeProto:
     """A tensor's type and shape."""
+    if tensor.host:
+        return onnx.parser.parse_graph(f"g ({tensor.host} x) => () {{}}").input[0].type
     return onnx.helper.make_tensor_type_proto(ONNX_TYPE[tensor.dtype], tensor.shape)
+
+
+def host_value(name: str, proto: onnx.TypeProto) -> Tensor | None:
+    """A host value of this type; None where the type is incomplete, or one that nothing here reads."""
+    text = _type_text(proto)
+    return None if text is None else Tensor(name, (), DType.HOST, host=text)
+
+
+def _type_text(proto: onnx.TypeProto) -> str | None:
+    """As ONNX's text format has it; dimensions that are not known are ``?``."""
+    kind = proto.WhichOneof("value")
+    if kind in ("sequence_type", "optional_type"):
+        inner = _type_text(getattr(proto, kind).elem_type)
+        return None if inner is None else f"{'seq' if kind == 'sequence_type' else 'optional'}({inner})"
+    element = proto.tensor_type.elem_type
+    if element not in ELEMENT and element != TensorProto.STRING:
+        return None
+    if not proto.tensor_type.HasField("shape"):
+        return f"{type_name(element).lower()}[]"
+    dims = [str(d.dim_value) if d.HasField("dim_value") else "?" for d in proto.tensor_type.shape.dim]
+    return type_name(element).lower() + (f"[{','.join(dims)}]" if dims else "")
+
+
+def in_float32_type(proto: onnx.TypeProto) -> None:
+    """Let a type speak of float32 in place of other floating types, in place."""
+    kind = proto.WhichOneof("value")
+    if kind in ("sequence_type", "optional_type"):
+        in_float32_type(getattr(proto, kind).elem_type)
+    elif kind == "tensor_type" and proto.tensor_type.elem_type in FLOATS:
+        proto.tensor_type.elem_type = TensorProto.FLOAT
 
 
 def attributes(node: NodeProto) -> dict[str, Any]:
@@ -103,6 +135,8 @@ def to_float32(graph: GraphProto) -> None:
                 attribute.t.CopyFrom(tensor_proto(array_of(attribute.t), attribute.t.name))
             elif attribute.type == AttributeProto.GRAPH:
                 _subgraph_to_float32(attribute.g)
+            elif attribute.type == AttributeProto.TYPE_PROTO:
+                in_float32_type(attribute.tp)
 
 
 def _subgraph_to_float32(graph: GraphProto) -> None:
@@ -111,5 +145,4 @@ def _subgraph_to_float32(graph: GraphProto) -> None:
         if tensor.data_type in FLOATS:
             tensor.CopyFrom(tensor_proto(array_of(tensor), tensor.name))
     for info in (*graph.input, *graph.output, *graph.value_info):
-        if info.type.HasField("tensor_type") and info.type.tensor_type.elem_type in FLOATS:
-            info.type.tensor_type.elem_type = TensorProto.FLOAT
+        in_float32_type(info.type)

@@ -96,7 +96,7 @@ def work(node: NodeProto, inputs: Sequence[Tensor | None], outputs: Sequence[Sha
     count = _COUNTS.get(node.op_type)
     try:
         return elements if count is None else max(elements, count(shapes, result, attributes(node)))
-    except (IndexError, TypeError, ValueError):  # operands that do not fit; what computes them says so
+    except (LookupError, TypeError, ValueError):  # operands that do not fit; what computes them says so
         return elements
 
 

@@ -36,6 +36,7 @@ _NAME = r'(?:[A-Za-z0-9_./:\-]+|"(?:[^"\\]|\\.)*")'
 _JSON = r'(?:"(?:[^"\\]|\\.)*"|\[(?:[^"\]]|"(?:[^"\\]|\\.)*")*\]|[A-Za-z0-9_.\-]+)'
 _HEAD = re.compile(
     rf"%(?P<name>{_NAME}): (?P<dtype>\w+)\[(?P<shape>[\d,]*)\]"
+    r"(?: type=(?P<host>\"[^\"]*\"))?"
     r"(?: scale=(?P<scale>[^\s@/,]+)(?:@(?P<axis>\d+))?(?:/(?P<stored>\w+))?)?(?: observer=(?P<observer>\w+))?"
     r"(?: gain=(?P<gain>[^\s@,]+)(?:@(?P<gain_axis>\d+))?)?"
 )
@@ -45,7 +46,8 @@ _FIELD = re.compile(rf" (\w+)=({_JSON})")
 
 def digest(array: Array) -> str:
     """Name of a constant in the text form."""
-    return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:16]
+    data = json.dumps(array.tolist()).encode() if array.dtype.hasobject else np.ascontiguousarray(array).tobytes()
+    return hashlib.sha256(data).hexdigest()[:16]
 
 
 def print_graph(graph: Graph, stage: str = "") -> str:
@@ -107,6 +109,7 @@ def _json(value: object) -> str:
 
 def _typed(t: Tensor) -> str:
     text = f"%{_quoted(t.name)}: {t.dtype}[{','.join(map(str, t.shape))}]"
+    text += f" type={_json(t.host)}" if t.host else ""
     if t.quant is not None:
         text += " scale=" + ";".join(map(repr, t.quant.scale))
         text += f"@{t.quant.axis}" if t.quant.axis is not None else ""
@@ -175,6 +178,7 @@ def _declare(text: str, tensors: dict[str, Tensor]) -> tuple[Tensor, str]:
     dtype = DType(found["dtype"])
     shape = tuple(int(d) for d in found["shape"].split(",") if d)
     tensor = Tensor(_unquoted(found["name"]), shape, dtype, observer=found["observer"] or "")
+    tensor.host = _unquoted(found["host"] or "")
     if found["gain"]:
         tensor.gain = tuple(float(g) for g in found["gain"].split(";"))
         tensor.gain_axis = None if found["gain_axis"] is None else int(found["gain_axis"])

@@ -58,6 +58,9 @@ class Tensor:
     observer: the observer to calibrate with, "" where the tensor is not to be observed.
     gain: how many times larger the values are than those of the ONNX model, one number or one per index of `gain_axis`
         (equalization moves factors into weights).
+    host: of a host value (dtype HOST, and shape () but for a constant), its ONNX type as text, such as ``string[2]``,
+        ``seq(float[?,3])`` or ``int64[2,?]``: strings, sequences, optionals and tensors whose shape hangs on data.
+        Only ops of kind Onnx read and give them; they are never observed, quantized or compiled.
     """
 
     name: str
@@ -68,6 +71,7 @@ class Tensor:
     observer: str = ""
     gain: tuple[float, ...] = (1.0,)
     gain_axis: int | None = None
+    host: str = ""
 
     @property
     def elements(self) -> int:
@@ -100,7 +104,7 @@ class Tensor:
         return self.const
 
     def __repr__(self) -> str:
-        return f"Tensor({self.name}: {self.dtype}{list(self.shape)})"
+        return f"Tensor({self.name}: {self.host or f'{self.dtype}{list(self.shape)}'})"
 
 
 @dataclass(eq=False)

@@ -20,7 +20,7 @@ from bpuc.base.errors import FileError
 
 WORD = 64
 MAX_RANK = 6
-_DTYPES = tuple(DType)
+_DTYPES = tuple(d for d in DType if d is not DType.HOST)
 
 
 class Space(IntEnum):

@@ -97,7 +97,7 @@ their fields.
 | bytes | operand word |
 | --- | --- |
 | 0 | space |
-| 1 | dtype: {", ".join(f"{i} {d}" for i, d in enumerate(DType))} |
+| 1 | dtype: {", ".join(f"{i} {d}" for i, d in enumerate(d for d in DType if d is not DType.HOST))} |
 | 2 | number of dimensions, at most {MAX_RANK} |
 | 3-7 | 0 |
 | 8-15 | address of element 0 in bytes, uint64 |

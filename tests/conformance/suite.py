@@ -43,6 +43,7 @@ DIFFERS = (
     (r"bf16", "computed in float32, where the expected values were rounded to bfloat16 on the way"),
     (r"dft|stft", "onnxruntime's transform leaves 1e-5 where 0 is expected"),
     (r"resize_downsample_scales_\w+_align_corners", "onnxruntime takes other coordinates"),
+    (r"maxunpool_export_with_output_shape", "onnxruntime spreads the values as if no output shape were given"),
     (r"attention_4d_with_past_and_present_qk_matmul", "onnxruntime gives another intermediate result"),
     (r"large_number|log_sum_exp", "intermediate values of a range that eight bits cannot hold"),
     (r"_(acosh|log|tan|round)(_|$)", "a steep function: the rounding of its input shows"),
@@ -110,7 +111,7 @@ def outcome(case, integer: bool) -> Outcome:
         prepared = backend.prepare(case.model)
         for inputs, expected in case.data_sets:
             found = prepared.run(inputs)
-            if not all(_agree(f, _array(e), case, integer) for f, e in zip(found, expected, strict=True)):
+            if not all(_agree(f, e, case, integer) for f, e in zip(found, expected, strict=True)):
                 return Outcome(op, "differs", _first(DIFFERS, case.name))
     except BpucError as e:
         return Outcome(op, "refused", _first(REASONS, e.message))
@@ -124,6 +125,15 @@ def _array(value):
 
 
 def _agree(found, expected, case, integer: bool) -> bool:
+    if expected is None or isinstance(expected, list):
+        if not isinstance(found, list) or expected is None:
+            return found is expected
+        return len(found) == len(expected) and all(_agree(f, e, case, integer) for f, e in zip(found, expected))
+    if not isinstance(found, np.ndarray | np.generic):
+        return False
+    expected = _array(expected)
+    if expected.dtype.kind in "OSU":
+        return found.shape == expected.shape and found.tolist() == expected.tolist()
     if found.shape != expected.shape or found.dtype != expected.dtype:
         return False
     if not integer:
