@@ -70,3 +70,8 @@ def float32_positive(value: float) -> bool:
     """Whether a number is above 0 and finite, and float32 still has it as such: what scales and thresholds must be."""
     with np.errstate(over="ignore"):
         return bool(0 < np.float32(value) < np.inf)
+
+
+def integers_as_floats(name: str, want: str, given: str) -> str:
+    """The warning on integers for an input of floats, which are often pixels that lack the model's preprocessing."""
+    return f"input '{name}' takes {want}; the {given} given are taken as they are, without preprocessing"

@@ -62,6 +62,12 @@ class ConfigError(BpucError):
     kind = "config"
 
 
+class UsageError(ConfigError):
+    """Something that the command line alone had to name is missing."""
+
+    exit_code = 2
+
+
 class FileError(BpucError):
     """A file cannot be read or written, or its content is damaged."""
 
@@ -73,6 +79,12 @@ class GateError(BpucError):
 
     kind = "gate"
     exit_code = 3
+
+
+def name_hint(word: str, known: list[str]) -> str:
+    """A hint for the name of a tensor, node or op type: the closest ones, else the command that lists them."""
+    lists = "`bpuc check MODEL --march M` lists nodes and op types, and with --json - also tensors"
+    return did_you_mean(word, known) or lists
 
 
 def did_you_mean(word: str, known: list[str]) -> str | None:

@@ -42,6 +42,7 @@ def command(
 
     The binary runs bit-exactly in `bpuc run`; it does not run on a chip.
     """
+    from bpuc.base.errors import ConfigError, UsageError
     from bpuc.base.files import check_writable, make_folder, write_atomic
     from bpuc.flow.compile import compile_model
     from bpuc.flow.request import make_request
@@ -52,7 +53,8 @@ def command(
     request = make_request(model, **given)
     to = output or (str(request.config.output) if request.config and request.config.output else None)
     if to is None:
-        raise click.UsageError("no output: give -o X.bpuc, or output_model_file_prefix in the YAML file")
+        missing = ConfigError if request.config else UsageError
+        raise missing("no output was named", hint="give -o X.bpuc, or output_model_file_prefix in the YAML file")
     if output is None:
         make_folder(Path(to).parent)  # working_dir, which the vendor's tools make too
     check_writable(to)
@@ -71,13 +73,14 @@ def command(
 
 
 def _summary(to: str, report: dict[str, Any], perf: dict[str, Any]) -> str:
-    cpu = [n for n in report["nodes"] if n["device"] == "CPU" and n["op"] not in ("Quantize", "Dequantize")]
+    from bpuc.report.cpucount import cpu_count
+
     bpu = sum(n["device"] == "BPU" for n in report["nodes"])
     latency = perf["summary"]["latency_us"] / 1000
     share = report.get("int16_mac_share", 0.0)
     wide = f", int16 for {100 * share:.1f} % of the multiplications" if share else ""
     avoided = f", {len(report['avoided'])} avoided by shared scales" if report["avoided"] else ""
     return (
-        f"{to}: simulated binary for {report['march']}\n  {bpu} BPU ops, {len(cpu)} CPU ops, "
+        f"{to}: simulated binary for {report['march']}\n  {bpu} BPU ops, {cpu_count(report['nodes'])}, "
         f"{len(report['rescales'])} rescales{avoided}{wide}; estimate {latency:.3f} ms"
     )

@@ -66,7 +66,7 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, epilog="Example: bpuc compile model.onnx --march bayes-e --data calib.npz -o model.bpuc")
-@click.option("--quiet", is_flag=True, help="No progress and no notes; warnings and errors stay.")
+@click.option("--quiet", is_flag=True, help=ui.QUIET_HELP)
 @click.version_option(__version__, prog_name="bpuc")
 @click.pass_context
 def cli(ctx: click.Context, quiet: bool) -> None:

@@ -11,6 +11,7 @@ import click
 
 from bpuc.base.errors import FileError, did_you_mean
 from bpuc.base.files import check_writable
+from bpuc.cli import ui
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -61,7 +62,13 @@ THREADS = click.IntRange(1, 256)
 
 
 class Command(click.Command):
-    """A command that refuses, before any work, to write over what it reads or to write two results to one file."""
+    """A command with --quiet that refuses, before any work, to write over what it reads or two results to one file."""
+
+    def __init__(self, *args: Any, **settings: Any):
+        super().__init__(*args, **settings)
+        self.params.append(
+            click.Option(["--quiet"], is_flag=True, expose_value=False, callback=_quiet, help=ui.QUIET_HELP)
+        )
 
     def invoke(self, ctx: click.Context) -> Any:
         given = {name: ctx.params.get(name) for name in (*_WRITTEN, *_READ)}
@@ -70,6 +77,12 @@ class Command(click.Command):
                 raise click.UsageError(f"{option} -: only --json goes to stdout; give a path (./- is a file named -)")
         distinct({n: given[n] for n in _WRITTEN if given[n] != "-"}, {n: given[n] for n in _READ})
         return super().invoke(ctx)
+
+
+def _quiet(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: ARG001
+    """Callback: the option stands before or behind the name of the command."""
+    if value:
+        ctx.meta[ui.QUIET] = True
 
 
 _WRITTEN = {"output": "-o", "report": "--report", "json_to": "--json", "html_to": "--html"}

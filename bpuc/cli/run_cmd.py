@@ -42,7 +42,7 @@ LARGE = 64 << 20  # bytes of an array from which it is read from disk as it is n
     "--inputs",
     required=True,
     metavar="IN.npz",
-    help="Arrays by input name, one more leading axis: samples; or a folder of samples, such as images.",
+    help="Arrays by input name, one more leading axis: samples; an .npy, for one input; or a folder of samples.",
 )
 @click.option("-o", "--output", required=True, metavar="OUT.npz", help="Outputs by name, with the same leading axis.")
 @click.option("--integers", is_flag=True, help="Stored integers in place of real values.")
@@ -60,7 +60,7 @@ def command(
     program = load_program(binary)
     folder = Path(output).parent
     pixels = Path(inputs).is_dir()
-    samples = _folder(inputs, program) if pixels else check_inputs(program, read_npz(inputs, folder), ui.warn)
+    samples = _folder(inputs, program) if pixels else check_inputs(program, _arrays(inputs, program, folder), ui.warn)
     simulation = Simulation(
         program, engine=cast(EngineName, engine), integers=integers, tensors=tensors, threads=threads
     )
@@ -95,6 +95,44 @@ def _folder(path: str, program: Program) -> FolderSamples:
     for text in source.warnings:
         ui.warn(text)
     return FolderSamples(source, program)
+
+
+def _arrays(path: str, program: Program, folder: Path) -> dict[str, Array]:
+    """Arrays by input name; of an .npy, which has no name, the array of the program's one input."""
+    if len(program.inputs) == 1 and _is_npy(path):
+        return {program.inputs[0].name: read_npy(path)}
+    return read_npz(path, folder)
+
+
+def _is_npy(path: str) -> bool:
+    try:
+        with Path(path).open("rb") as f:
+            return f.read(len(MAGIC_PREFIX)) == MAGIC_PREFIX
+    except OSError:
+        return False  # told where it is read
+
+
+def read_npy(path: str) -> Array:
+    """The array of an .npy file, read from disk as it is needed, without unpickling anything.
+
+    Raises:
+        FileError: the file cannot be read.
+        DataError: it is damaged, or holds Python objects.
+    """
+    try:
+        with Path(path).open("rb") as f:
+            header = read_header(f)
+            size, start = math.prod(header.shape) * header.dtype.itemsize, f.tell()
+        if size + start != Path(path).stat().st_size:
+            raise ValueError(f"it has not the bytes of its shape {list(header.shape)}")
+        array: Array = np.load(path, mmap_mode="r" if size else None, allow_pickle=False)
+    except OSError as e:
+        raise FileError(f"cannot read inputs {path}: {e.strerror or e}") from e
+    except (ValueError, EOFError) as e:
+        raise DataError(
+            f"{path} is not a readable .npy file: {e}", want="an array of numbers, as numpy.save writes it"
+        ) from e
+    return array
 
 
 def read_npz(path: str, folder: Path, large: int = LARGE) -> dict[str, Array]:

@@ -18,6 +18,7 @@ from bpuc.base.files import check_writable, write_atomic
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 QUIET = "bpuc.quiet"
+QUIET_HELP = "No progress and no notes; warnings and errors stay."
 
 
 def quiet() -> bool:

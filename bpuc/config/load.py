@@ -17,6 +17,9 @@ from bpuc.config.report import Report
 from bpuc.config.schema import Document, Section
 from bpuc.config.translate import to_config
 from bpuc.config.traps import check_traps
+from bpuc.config.values import blank
+
+KEPT = ("quant_config", "templates")
 
 
 def load_config(
@@ -63,7 +66,7 @@ def _document(data: Any, report: Report) -> Document:
         if not report.mistakes:
             report.mistake((), "it holds no sections", f"known are {', '.join(Document.model_fields)}")
         return Document()
-    data = _without_blanks(data)
+    data = _without_blanks(data, Document)
     try:
         return Document.model_validate(data)
     except ValidationError as e:
@@ -110,12 +113,34 @@ def _sections(model: type[Section]) -> dict[str, type[Section]]:
     return out
 
 
-def _without_blanks(data: Any) -> Any:
-    """A copy with text keys, and without keys that say nothing: empty text, null, an empty mapping or list."""
+def _without_blanks(data: Any, section: type[Section] | None = None) -> Any:
+    """A copy with text keys, and without keys that say nothing: empty text, null, an empty mapping or list.
+
+    Keys that `section` does not have stay, to be refused; below a mapping from the user's own names (`ops`) are the
+    keys of its section. What KEPT names is left as it is: who reads it knows its keys.
+    """
     if not isinstance(data, Mapping):
         return data
-    out = {("ON" if k is True else str(k)): _without_blanks(v) for k, v in data.items()}
-    return {k: v for k, v in out.items() if v is not None and v not in ("", {}, [])}
+    inner: dict[str, type[Section]] = {} if section is None else _sections(section)
+    out = {}
+    for k, value in data.items():
+        key = "ON" if k is True else str(k)
+        if key in inner and section is not None and _of_names(section, key) and isinstance(value, Mapping):
+            value = {str(name): _without_blanks(v, inner[key]) for name, v in value.items()}
+            value = {name: v for name, v in value.items() if not blank(v)}
+        elif section is None or key not in KEPT:
+            value = _without_blanks(value, inner.get(key))
+        if not blank(value) or (section is not None and key not in section.model_fields):
+            out[key] = value
+    return out
+
+
+def _of_names(section: type[Section], key: str) -> bool:
+    """Whether the key holds a mapping from names to sections, not a section itself."""
+    kind = section.model_fields[key].annotation
+    return not (isinstance(kind, type) and issubclass(kind, Section)) and not any(
+        isinstance(k, type) and issubclass(k, Section) for k in getattr(kind, "__args__", ())
+    )
 
 
 def _drop(data: Any, loc: tuple[Any, ...]) -> None:

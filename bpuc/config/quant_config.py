@@ -76,6 +76,8 @@ class QuantConfig:
     def _activation(self, value: Any, key: Key) -> None:
         for name, part in self._items(value, key):
             try:
+                if name in ("calibration_type", "max_percentile") and values.blank(part):
+                    continue
                 if name == "calibration_type":
                     kinds = values.split(part)
                     if len(kinds) > 1:
@@ -100,6 +102,8 @@ class QuantConfig:
     def _node(self, node: str, value: Any, key: Key) -> None:
         for name, part in self._items(value, key):
             port = re.fullmatch(r"(input|output)(\d*)", name)
+            if name == "ON" and values.blank(part):
+                continue
             if name == "ON":
                 try:
                     device = values.one_of(("BPU", "CPU"), upper=True)(part)
@@ -117,7 +121,9 @@ class QuantConfig:
                 self._other((*key, name), ["qtype", "input0", "output", "ON"])
 
     def _dtype(self, value: Any, key: Key) -> str | None:
-        """int8 or int16; None, with a note, for another dtype of the vendor's."""
+        """int8 or int16; None for a blank, and, with a note, for another dtype of the vendor's."""
+        if values.blank(value):
+            return None
         word = str(value)
         if word in values.DTYPES:
             return word
@@ -128,8 +134,10 @@ class QuantConfig:
         return None
 
     def _items(self, value: Any, key: Key) -> list[tuple[str, Any]]:
+        if values.blank(value):
+            return []
         if isinstance(value, Mapping):
-            return [(str(k), v) for k, v in value.items()]
+            return [("ON" if k is True else str(k), v) for k, v in value.items()]
         self._report.mistake(key, f"keys with values were expected below it, not {value!r}")
         return []
 

@@ -59,10 +59,11 @@ def _templates(value: Any, report: Report) -> Templates | None:
                 if word != "sensitive" or not isinstance(settings, dict):
                     raise ValueError(f"{{sensitive: {{table: ...}}}} was expected, not {entry!r}")
                 unknown = [k for k in settings if k not in ("table", "topk", "ratio")]
-                if unknown or "table" not in settings:
+                if unknown or values.blank(settings.get("table")):
                     raise ValueError(
                         f"sensitive has the keys table, topk and ratio, not {', '.join(map(str, settings))}"
                     )
+                settings = {k: v for k, v in settings.items() if not values.blank(v)}
                 table = settings["table"]
                 rows = read_table(report.path.parent / table) if isinstance(table, str) else table_rows(table)
                 rules += sensitive_rules(rows, settings.get("topk"), settings.get("ratio"))

@@ -21,6 +21,10 @@ class Report:
         """Remember a mistake at a key."""
         self.mistakes.append(Mistake(self._lines.of(key), dotted(key), message, hint))
 
+    def faulty(self, *key: str) -> bool:
+        """Whether there is a mistake at this key or below it, so that nothing further need be said of it."""
+        return any(m.key == dotted(key) or m.key.startswith(f"{dotted(key)}.") for m in self.mistakes)
+
     def note(self, key: tuple[Any, ...], message: str) -> None:
         """Remember a note on a key."""
         line = self._lines.of(key)

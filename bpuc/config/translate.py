@@ -104,7 +104,9 @@ def _check_known(
 
 def _inputs(doc: Document, report: Report) -> tuple[InputConfig, ...]:
     """Inputs of input_parameters, with the shapes of `bpuc: input_shape`, which may name further ones."""
-    inputs = read_inputs(doc.input_parameters, lambda key, text: report.mistake(("input_parameters", key), text))
+    section = "input_parameters"
+    faulty = [k for k in type(doc.input_parameters).model_fields if report.faulty(section, k)]
+    inputs = read_inputs(doc.input_parameters, lambda key, text: report.mistake((section, key), text), faulty)
     sources = dict(doc.compiler_parameters.input_source or {})
     for word in sources.values():
         if word not in ("ddr", "pyramid", "resizer"):

@@ -22,7 +22,11 @@ def check_traps(doc: Document, report: Report, march: str | None, cores: Mapping
     most = cores.get(march or "", compiler.core_num or 0)
     if compiler.core_num is not None and compiler.core_num > most:
         report.mistake((COMPILER, "core_num"), f"{march} has {most} BPU core{'s' if most > 1 else ''}", f"write {most}")
-    if compiler.compile_mode == "balance" and compiler.balance_factor is None:
+    if (
+        compiler.compile_mode == "balance"
+        and compiler.balance_factor is None
+        and not report.faulty(COMPILER, "balance_factor")
+    ):
         report.mistake((COMPILER, "compile_mode"), "balance needs balance_factor, 0 to 100")
     inputs = doc.input_parameters
     if inputs.separate_batch is not None and inputs.separate_name is not None:

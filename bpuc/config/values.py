@@ -43,6 +43,11 @@ def words(value: Any) -> tuple[str, ...]:
     return tuple(w for w in split(value, ",;\\s") if w)
 
 
+def blank(value: Any) -> bool:
+    """Whether it says nothing: null, empty text, an empty mapping or list."""
+    return value is None or value in ("", {}, [])
+
+
 def number(value: Any) -> float:
     """A finite number; text as Python reads it, so that 1e-3 is one (YAML 1.1 takes it for text)."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):

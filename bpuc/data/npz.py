@@ -14,6 +14,7 @@ import numpy as np
 import numpy.lib.format as npy
 import numpy.typing as npt
 
+from bpuc.base.dtypes import integers_as_floats
 from bpuc.base.errors import DataError, FileError, did_you_mean
 from bpuc.data.recipe import Recipe
 from bpuc.data.shapes import count_samples
@@ -46,6 +47,13 @@ class NpzSource(DataSource):
             counts[spec.name] = count_samples(headers[spec.name].shape, spec, str(path))
         extra = [n for n in headers if n not in counts]
         warnings = [f"{path}: array {n!r} is no input of the model and is not used" for n in extra]
+        warnings += [
+            integers_as_floats(s.name, s.dtype, headers[s.name].dtype.name)
+            for s in inputs
+            if np.dtype(s.dtype).kind == "f"
+            and headers[s.name].dtype.kind in "biu"
+            and not recipes[s.name].normalize_arrays
+        ]
         super().__init__(inputs, str(path), equal_counts(counts, str(path)), warnings)
         self._headers = headers
 

@@ -49,7 +49,9 @@ def calibrate(
     if source is None:
         raise DataError("no calibration data were named", hint="use --data PATH, or cal_data_dir in the YAML file")
     partial = None if resume is None else Partial(resume, _identity(request, prepared, source))
-    return with_file_scales(prepared, collect(request, prepared, source, progress, partial)), prepared
+    calibration = collect(request, prepared, source, progress, partial)
+    _tell_dead(prepared, calibration.tensors)
+    return with_file_scales(prepared, calibration), prepared
 
 
 def _identity(request: Request, prepared: Prepared, source: DataSource) -> dict[str, Any]:
@@ -227,8 +229,9 @@ def ranges_of(
         ctx.calibrated_dtypes = asked
         return
     if source is not None:
-        _take(ctx, collect(request, prepared, source, progress).tensors)
-        _tell_dead(prepared)
+        found = collect(request, prepared, source, progress).tensors
+        _take(ctx, found)
+        _tell_dead(prepared, found)
         take_file_scales(prepared)
         return
     if not assume:
@@ -268,9 +271,9 @@ def _take(ctx: PassContext, found: Mapping[str, TensorRange]) -> None:
             ctx.channels[name] = t.channels
 
 
-def _tell_dead(prepared: Prepared) -> None:
+def _tell_dead(prepared: Prepared, found: Mapping[str, TensorRange]) -> None:
     for tensor in prepared.graph.inputs:
-        seen = prepared.ctx.ranges.get(tensor.name)
+        seen = found.get(tensor.name)
         if seen is not None and seen.low == seen.high:
             prepared.ctx.warn(
                 "constant-input",

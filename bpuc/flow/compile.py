@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from bpuc.base.errors import ConfigError
+from bpuc.base.errors import ConfigError, UsageError
 from bpuc.calibrate.noise import ReaderNoise
 from bpuc.calibrate.twin import Twin, sample_count, spread_samples
 from bpuc.data import DataSource
@@ -62,7 +62,8 @@ def calibrated(
         As `compile_model`.
     """
     if request.march is None:
-        raise ConfigError("no march was named", hint="--march bayes-e, or model_parameters.march in the YAML file")
+        missing = ConfigError if request.config else UsageError
+        raise missing("no march was named", hint="--march bayes-e, or model_parameters.march in the YAML file")
     prepared = prepare(request)
     prepared.ctx.images = image_inputs(prepared.inputs, request.config)
     source = open_source(request, prepared)

@@ -38,7 +38,7 @@ def estimate_source(
         program = load_program(source)
     else:
         program = compile_for_perf(source, march, {**options, "hardware": hardware})
-    return estimate(program, get_target(program.march).with_hardware(hardware))
+    return estimate(program, get_target(program.march).with_given(hardware))
 
 
 def estimate_marches(model: str | None, hardware: Mapping[str, float], options: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from bpuc.base.errors import ConfigError, did_you_mean
+from bpuc.base.errors import ConfigError, name_hint
 from bpuc.ir import Graph
 from bpuc.observe.registry import make_observer
 
@@ -51,7 +51,7 @@ def own_observers(graph: Graph, wanted: Mapping[str, Own], fused: Collection[str
         if not hits and not ops and name not in fused:
             known = [*observed, *(op.name for op in graph), *(op.onnx_type for op in graph)]
             raise ConfigError(
-                f"--observer-for {name}: no tensor, node or op type of that name", hint=did_you_mean(name, known)
+                f"--observer-for {name}: no tensor, node or op type of that name", hint=name_hint(name, known)
             )
         for tensor in hits:
             if ranked.get(tensor, (-1, own))[0] <= rank:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from bpuc.base.errors import ConfigError, did_you_mean
+from bpuc.base.errors import ConfigError, name_hint
 from bpuc.base.files import make_folder, write_atomic
 from bpuc.data import InputSpec, random_data
 from bpuc.flow.file_scales import rounded_by_file
@@ -52,7 +52,7 @@ def prepare(request: Request, host_values: bool = False) -> Prepared:
     _cut_at(graph, request.options.output_nodes)
     inputs = [InputSpec(t.name, t.shape, t.dtype.value) for t in graph.inputs]
     ctx = PassContext(options=request.options, rounded_by_file=rounded_by_file(model))
-    ctx.target = get_target(request.march).with_hardware(request.hardware) if request.march else None
+    ctx.target = get_target(request.march).with_given(request.hardware) if request.march else None
     ctx.marches = targets()
     for code, message, where in model.warnings:
         ctx.warn(code, message, where)
@@ -64,6 +64,10 @@ def prepare(request: Request, host_values: bool = False) -> Prepared:
     tell_twice_in_model(graph, request.config, ctx)
     for word in request.unused_templates:
         ctx.warn("template", f"template {word} has no effect: one before it says something of every op")
+    if request.unused_balance:
+        ctx.warn(
+            "balance", f"the balance factor has no effect with compile mode {request.compile_mode}, only with balance"
+        )
     keep_stage(request, "original_float_model", graph)
     names = {t.name for t in graph.tensors()}
     _check_tensors(graph, request, names)
@@ -101,7 +105,7 @@ def _cut_at(graph: Graph, names: Sequence[str]) -> None:
         if not results:
             known = sorted({*tensors, *(op.name for op in graph)})
             raise ConfigError(
-                f"output_nodes {name}: the model has no node and no tensor of that name", hint=did_you_mean(name, known)
+                f"output_nodes {name}: the model has no node and no tensor of that name", hint=name_hint(name, known)
             )
         found |= dict.fromkeys(results)
     graph.outputs, graph.output_names = list(found), [t.name for t in found]
@@ -129,5 +133,5 @@ def _check_tensors(graph: Graph, request: Request, names: set[str]) -> None:
             if name not in names:
                 raise ConfigError(
                     f"{option} {name}: the model {graph.name} has no tensor of that name",
-                    hint=did_you_mean(name, sorted(names)),
+                    hint=name_hint(name, sorted(names)),
                 )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bpuc.base.dtypes import float32_positive
-from bpuc.base.errors import ConfigError
+from bpuc.base.errors import ConfigError, UsageError
 from bpuc.config import Config, load_config
 from bpuc.config.qconfig import QuantRule, Templates, read_templates
 from bpuc.flow.own_observers import parse
@@ -29,6 +29,7 @@ class Request:
     march may be None (calibrate needs none). data: None where none was named. symbols: sizes of named dimensions.
     hardware: numbers in the place of the target's.
     optimize: -O0 to -O3. compile_mode: latency, bandwidth or balance; balance: 0 (bandwidth) to 100 (latency).
+    unused_balance: balance was given, with a mode that takes none.
     """
 
     model: Path
@@ -52,6 +53,7 @@ class Request:
     optimize: int = 3
     compile_mode: str = "latency"
     balance: float = 50.0
+    unused_balance: bool = False
     cores: int = 1
 
 
@@ -102,7 +104,8 @@ def make_request(
     """Merge the options of a command with its configuration file.
 
     Raises:
-        ConfigError: no model anywhere, an option that cannot be read, or two options that exclude each other.
+        UsageError: no model, and no configuration file either.
+        ConfigError: no model in the file, an option that cannot be read, or two options that exclude each other.
     """
     known_marches, known_observers = [*targets(), *ALIASES], observer_names()
     c = None
@@ -112,7 +115,8 @@ def make_request(
         c = load_config(config, marches=known_marches, observers=known_observers, march=march, cores=counts)
     path = Path(model) if model else c.model if c else None
     if path is None:
-        raise ConfigError("no model was named", hint="give MODEL.onnx, or model_parameters.onnx_model in the YAML file")
+        missing = ConfigError if config else UsageError
+        raise missing("no model was named", hint="give MODEL.onnx, or model_parameters.onnx_model in the YAML file")
     dtypes = dict(c.dtypes) if c else {}
     dtypes |= dict(_pair(d, "--dtype") for d in dtype)
     fixed = dict(c.fixed_scales) if c else {}
@@ -189,6 +193,8 @@ def make_request(
         optimize=int(_first(optimize, c.optimize_level if c else None, "O3").lstrip("O")),
         compile_mode=_first(compile_mode, c.compile_mode if c else None, Request.compile_mode),
         balance=_first(balance, c.balance_factor if c else None, Request.balance),
+        unused_balance=_first(balance, c.balance_factor if c else None, -1.0) >= 0
+        and _first(compile_mode, c.compile_mode if c else None, Request.compile_mode) != "balance",
         cores=_first(cores, c.core_num if c else None, Request.cores),
     )
 

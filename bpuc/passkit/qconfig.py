@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from bpuc.base.errors import ConfigError, did_you_mean
+from bpuc.base.errors import ConfigError, name_hint
 from bpuc.config.qconfig import QuantRule
 from bpuc.ir import Graph, Op, Tensor
 
@@ -42,14 +42,14 @@ def find_matches(graph: Graph, rules: Iterable[QuantRule]) -> list[Match]:
             known = {*tensors, *(n for op in graph for n in (op.name, op.onnx_type))}
             raise ConfigError(
                 f"{rule.source}: {rule.match} is no tensor, node, pattern or op type of the model",
-                hint=did_you_mean(rule.match, sorted(known)),
+                hint=name_hint(rule.match, sorted(known)),
             )
         found.append(match)
         other = rule.share_observer_with
         if other is not None and results_named(graph, other) == []:
             raise ConfigError(
                 f"{rule.source}: {rule.match} is to share the observer of {other}, which is no tensor and no node",
-                hint=did_you_mean(other, sorted({*tensors, *(op.name for op in graph)})),
+                hint=name_hint(other, sorted({*tensors, *(op.name for op in graph)})),
             )
     return sorted(found, key=lambda m: -m.rank)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from bpuc.base.errors import ConfigError, did_you_mean
+from bpuc.base.errors import ConfigError, name_hint
 from bpuc.config import NodeDtype
 from bpuc.ir import Graph, Op, Tensor
 from bpuc.passkit.context import PassContext
@@ -35,7 +35,7 @@ def asked_dtypes(graph: Graph, ctx: PassContext, quantized: Collection[Tensor], 
         ops = matching(graph, wish.node)
         if not ops and wish.node not in ctx.fused and wish.node not in ctx.known_types:
             known = sorted({n for op in graph for n in (op.name, op.onnx_type)})
-            raise ConfigError(f"{wish.node}: no node and no op type of that name", hint=did_you_mean(wish.node, known))
+            raise ConfigError(f"{wish.node}: no node and no op type of that name", hint=name_hint(wish.node, known))
         for op in ops:
             rank = 1 if wish.node in (op.name, *op.origin) else 0
             for tensor in _side(op, wish):
@@ -75,7 +75,7 @@ def _by_option(
                     continue
                 known = [*tensors, *(op.name for op in graph), *(op.onnx_type for op in graph)]
                 raise ConfigError(
-                    f"--dtype {word}={dtype}: no tensor, node or op type of that name", hint=did_you_mean(word, known)
+                    f"--dtype {word}={dtype}: no tensor, node or op type of that name", hint=name_hint(word, known)
                 )
             named = word in {n for op in ops for n in op.origin}
             hits, rank = [t for op in ops for t in op.outputs], 1 if named else 0

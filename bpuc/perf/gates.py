@@ -9,12 +9,21 @@ from bpuc.base.errors import GateError
 
 CONDITIONS = ("cpu-op", "rescale")
 # what the borders of every program have on the CPU; a CPU op is what the user might move to the BPU
-_BORDER = ("Quantize", "Dequantize", "Overhead")
+_BORDER = ("Quantize", "Dequantize")
 
 
 def off_the_bpu(ops: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The ops of a perf.json on the CPU that a user might move to the BPU."""
-    return [o for o in ops if o["device"] == "CPU" and o["op"] not in _BORDER]
+    """The ops of a perf.json, or nodes of a report.json, on the CPU that a user might move to the BPU."""
+    return [o for o in ops if _on_cpu(o) and o.get("op") not in (*_BORDER, "Overhead")]
+
+
+def border_conversions(ops: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The Quantize and Dequantize on the CPU, between floats and the BPU's integers."""
+    return [o for o in ops if _on_cpu(o) and o.get("op") in _BORDER]
+
+
+def _on_cpu(op: Mapping[str, Any]) -> bool:
+    return str(op.get("device")).upper() == "CPU"
 
 
 def check_gates(

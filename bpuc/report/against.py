@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bpuc.perf.gates import off_the_bpu
 from bpuc.report import values as v
-from bpuc.report.text import on_cpu
 
 Record = Mapping[str, Any]
 # key of the summary -> formatter; less is better for all but those in `_MORE`
@@ -51,7 +51,7 @@ def compare(perf: Record, before: Record, name: str) -> dict[str, Any]:
         "rescales_removed": [_brief(o) for o in gone if o and o.get("op") == "Rescale"],
         "to_cpu": [r["name"] for r in rows if r["device"] == "CPU" and r["before_device"] == "BPU"],
         "to_bpu": [r["name"] for r in rows if r["device"] == "BPU" and r["before_device"] == "CPU"],
-        "cpu_ops": sum(map(on_cpu, v.records(before, "ops"))),
+        "cpu_ops": len(off_the_bpu(v.records(before, "ops"))),
     }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bpuc.report import values as v
+from bpuc.report.cpucount import cpu_count
 from bpuc.report.plain import table, wrap
 from bpuc.report.text import because, notes
 
@@ -33,7 +34,7 @@ def render_check(report: Mapping[str, Any], width: int = 80, perf: Mapping[str, 
     out = [table(["Node", "ON", "Subgraph", "Type", "DataType"], rows, [False] * 5, width)]
     on_cpu = [n for n in nodes if not _on_bpu(n)]
     where = f"the BPU ({v.clean(report.get('march'))}) in {v.several(len(parts), 'part')}"
-    out.append(wrap(f"{len(nodes) - len(on_cpu)} of {len(nodes)} nodes on {where}, {len(on_cpu)} on the CPU", width))
+    out.append(wrap(f"{len(nodes) - len(on_cpu)} of {len(nodes)} nodes on {where}; {cpu_count(nodes)}", width))
     if on_cpu:
         lines = []
         for n in on_cpu:

@@ -11,6 +11,7 @@ from typing import Any
 from bpuc.base.errors import ConfigError, did_you_mean
 from bpuc.report import values as v
 from bpuc.report.certificates import certificates_of
+from bpuc.report.cpucount import cpu_count
 from bpuc.report.plain import table, wrap
 from bpuc.report.text import because, saved, scales_of
 
@@ -79,8 +80,8 @@ def explain_placement(report: Record, name: str | None = None) -> str:
         return "\n\n".join(_node(n) for n in _placed(report, name)) + "\n"
     cpu = [n for n in nodes if str(n.get("device")).upper() == "CPU"]
     segments = v.records(report, "segments")
-    head = f"{v.several(len(nodes) - len(cpu), 'node')} on the BPU, {len(cpu)} on the CPU"
-    head += f", in {v.several(len(segments), 'segment')}"
+    head = f"{v.several(len(nodes) - len(cpu), 'node')} on the BPU; {cpu_count(nodes)}"
+    head += f"; {v.several(len(segments), 'segment')}"
     borders = [
         wrap(f"segment {v.clean(s.get('id'))} on the {v.clean(s.get('device'))}: {v.clean(s['reason'])}", WIDTH, "  ")
         for s in segments

@@ -52,7 +52,7 @@ def render_marches(document: Mapping[str, Any], name: str, width: int = 80) -> s
 def _off_the_bpu(march: Mapping[str, Any], width: int) -> list[str]:
     """The CPU ops of a march: a line for each type, and the reason of its costliest op."""
     ops = v.records(march, "cpu_ops")
-    head = f"{v.clean(march['march'])}: {v.several(len(ops), 'op')} on the CPU, {v.time(v.total(ops, 'latency_us'))}"
+    head = f"{v.clean(march['march'])}: {v.several(len(ops), 'CPU op')}, {v.time(v.total(ops, 'latency_us'))}"
     lines = [wrap(head, width, "  ")]
     for kind in by_kind(ops):
         first = f"  {kind['count']} {kind['op']}, {v.time(kind['us'])}: "

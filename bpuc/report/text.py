@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bpuc.report import values as v
+from bpuc.report.cpucount import cpu_count
 from bpuc.report.plain import pad, table, width_of, wrap
 
 
@@ -124,8 +125,8 @@ def _traffic(op: Mapping[str, Any]) -> float | None:
 def _cpu_ops(perf: Mapping[str, Any], width: int, top: int) -> list[str]:
     ops = [o for o in v.records(perf, "ops") if on_cpu(o)]
     if not ops:
-        return ["no op on the CPU"]
-    lines = [f"{v.several(len(ops), 'op')} on the CPU, {v.time(v.total(ops, 'latency_us'))}"]
+        return [cpu_count(ops)]
+    lines = [wrap(cpu_count(ops, "latency_us"), width, "  ")]
     listed = sorted(ops, key=lambda o: -(v.number(o.get("latency_us")) or 0.0))[:top]
     for o in (o for o in ops if any(o is x for x in listed)):
         lines.append(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bpuc.perf.gates import border_conversions, off_the_bpu
 from bpuc.report import values as v
 from bpuc.report.against import change, metrics, signed
 from bpuc.report.graphview import graph_data
@@ -146,6 +147,8 @@ def context(perf: Record, title: str) -> dict[str, Any]:
         "longest": longest,
         "latency": latency,
         "cpu_ops": [(i, o) for i, o in enumerate(ops) if on_cpu(o)],
+        "own_cpu": len(off_the_bpu(ops)),
+        "borders": len(border_conversions(ops)),
         "rescales": [(index.get(r.get("name")), Fields(r)) for r in rescales],
         "rescale_total": v.total(rescales, "latency_us"),
         "avoided": avoided,
@@ -198,13 +201,18 @@ def group(g: Record) -> dict[str, Any]:
 
 
 def segment(s: Record, ops: Sequence[Record]) -> dict[str, Any]:
-    """A segment with its count of nodes, their first and last name and the summed time of its ops in us."""
+    """A segment with its count of nodes, their first and last name and its time in us.
+
+    That is from the first start to the last end of its ops, as engines work side by side; None where no op has both.
+    """
     nodes = v.strings(s.get("nodes"))
     inside = [o for o in ops if o.get("segment") is not None and o.get("segment") == s.get("id")]
+    times = [(v.number(o.get("start_us")), v.number(o.get("end_us"))) for o in inside]
+    spans = [(a, b) for a, b in times if a is not None and b is not None]
     return {
         "id": s.get("id"),
         "device": s.get("device"),
         "count": len(nodes),
         "ends": [nodes[0], nodes[-1]] if len(nodes) > 1 else nodes,
-        "us": v.total(inside, "latency_us") if inside else None,
+        "us": max(b for _, b in spans) - min(a for a, _ in spans) if spans else None,
     }

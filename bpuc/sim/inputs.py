@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bpuc.base.dtypes import DType
+from bpuc.base.dtypes import DType, integers_as_floats
 from bpuc.base.errors import DataError, did_you_mean
 from bpuc.program import Port, Program
 from bpuc.sim.engine import Array
@@ -74,6 +74,8 @@ def check_inputs(program: Program, inputs: Mapping[str, Array], warn: Callable[[
     count = next(iter(counts.values()), None)
     for port in program.inputs:
         _check_type(port, inputs[port.name])
+        if warn is not None and port.ref.dtype.is_float and inputs[port.name].dtype.kind in "biu":
+            warn(integers_as_floats(port.name, str(port.ref.dtype), inputs[port.name].dtype.name))
     arrays = {p.name: inputs[p.name][None] if count is None else inputs[p.name] for p in program.inputs}
     return Samples(count, arrays, tuple(program.inputs))
 
@@ -110,14 +112,15 @@ def _samples(port: Port, array: Array) -> int | None:
 
 
 def _check_type(port: Port, array: Array) -> None:
-    """Refuse types whose values the port does not take: floats are rounded, but nothing else becomes a float."""
+    """Refuse types whose values the port does not take; real numbers of any type become floats, as in calibration."""
     want = port.ref.dtype
+    if want.is_float and array.dtype.kind in "biuf":
+        return
     try:
         have = DType.of(array)
     except ValueError:
         have = None
-    rounded = have is not None and have.is_float and want.is_float and have.itemsize > want.itemsize
-    if have is None or not (have is want or have is port.declared or rounded or _both_integers(have, want)):
+    if have is None or not (have is want or have is port.declared or _both_integers(have, want)):
         raise DataError(
             f"input '{port.name}' has type {array.dtype.name}",
             want=str(want),
@@ -130,7 +133,7 @@ def _converted(port: Port, array: Array, sample: int | None) -> Array:
     want = port.ref.dtype
     if array.dtype.kind == "f":
         _finite(port, array, sample)
-    if array.dtype.kind == "f" and want.is_float:
+    if want.is_float:
         with np.errstate(over="ignore"):
             cast = np.asarray(array, want.numpy, order="C")
         if array.dtype != cast.dtype:

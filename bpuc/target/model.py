@@ -16,6 +16,7 @@ from bpuc.base.errors import ConfigError, did_you_mean
 
 Origin = Literal["known", "fitted", "assumed", "derived"]
 Place = Literal["bpu", "manual", "cpu"]
+SANE = 1000  # a number that a user sets is at most this factor away from the target's own
 GIVEN: Literal["given"] = "given"  # the origin of a hardware number that the user set
 
 
@@ -143,6 +144,22 @@ class Target:
                 f"target {self.march} has no hardware number {name!r}",
                 hint=did_you_mean(name, list(self.hardware)) or f"`bpuc targets {self.march}` lists them",
             ) from None
+
+    def with_given(self, overrides: Mapping[str, float]) -> Target:
+        """As `with_hardware`, for numbers of the user's.
+
+        Raises:
+            ConfigError: an unknown name, or a number more than a factor of SANE away from the target's own.
+        """
+        for name, value in overrides.items():
+            own = self.hw(name)
+            if value > 0 and not own / SANE <= value <= own * SANE:
+                raise ConfigError(
+                    f"--hw {name}={value:g} is too far from the {own:g} of {self.march}",
+                    want=f"{own / SANE:g} to {own * SANE:g}",
+                    hint=f"`bpuc targets {self.march}` lists the numbers with their units",
+                )
+        return self.with_hardware(overrides)
 
     def with_hardware(self, overrides: Mapping[str, float]) -> Target:
         """The same target with other hardware numbers, whose origin becomes ``given``; its accuracy is then unknown.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bpuc.base.errors import ConfigError, did_you_mean
+from bpuc.base.errors import ConfigError, name_hint
 from bpuc.ir import Graph
 from bpuc.passkit import Change, Numerics, Pass, PassContext
 from bpuc.passkit.requests import matching
@@ -26,7 +26,7 @@ class PinDevices(Pass):
                     known = sorted({n for op in graph for n in (op.name, op.onnx_type)})
                     raise ConfigError(
                         f"--run-on-{device.lower()} {word}: no node and no op type of that name in the model",
-                        hint=did_you_mean(word, known),
+                        hint=name_hint(word, known),
                     )
                 for op in hits:
                     op.pin = device

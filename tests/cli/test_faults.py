@@ -93,7 +93,7 @@ FAULTS: dict[str, tuple[Callable[[Path], Words], int, tuple[str, ...]]] = {
     "NaN": (with_data(lambda f: array(f, image=image(np.nan))), 1, ("image", "NaN")),
     "infinity": (with_data(lambda f: array(f, image=image(np.inf))), 1, ("image",)),
     "no source of scales": (lambda _: [MODEL, "--march", "bayes-e"], 1, ("--data",)),
-    "no march": (lambda _: [MODEL, "--data", DATA], 1, ("--march",)),
+    "no march": (lambda _: [MODEL, "--data", DATA], 2, ("--march",)),
     "unknown march": (lambda _: [MODEL, "--march", "bayes-f", "--data", DATA], 2, ("bayes-f", "bayes-e")),
     "unknown march in YAML": (damaged_config, 1, ("bayes-f", "bayes-e", "bad.yaml:3")),
     "unknown observer": (options("--observer", "minmax"), 2, ("minmax", "min_max")),

@@ -8,10 +8,12 @@ import subprocess
 import sys
 import time
 
+import click
 import numpy as np
 import pytest
 
 from bpuc.base.errors import did_you_mean
+from bpuc.cli.main import COMMANDS, cli
 from tests.cli.conftest import MODELS
 
 MODEL, DATA = MODELS / "hybrid.onnx", MODELS / "hybrid_calib.npz"
@@ -75,8 +77,86 @@ def test_one_array_as_inputs(bpuc, compiled, tmp_path):
     np.save(tmp_path / "x.npy", np.zeros(3, np.float32))
     done = bpuc("run", compiled / "hybrid.bpuc", "--inputs", tmp_path / "x.npy", "-o", tmp_path / "o.npz")
     assert done.code == 1
-    assert "a single array" in done.err
-    assert "np.savez" in done.err
+    assert "input 'image' has shape [3]" in done.err
+
+
+def test_whole_numbers_as_data(bpuc, compiled, tmp_path):
+    whole = np.arange(2 * 768, dtype=np.int64).reshape(2, 1, 3, 16, 16) % 7
+    np.save(tmp_path / "x.npy", whole)
+    np.save(tmp_path / "f.npy", whole.astype(np.float32))
+    hybrid = MODELS / "hybrid.onnx"
+    for name in "xf":
+        done = bpuc(
+            "run", compiled / "hybrid.bpuc", "--inputs", tmp_path / f"{name}.npy", "-o", tmp_path / f"{name}.npz"
+        )
+        calibrated = bpuc("calibrate", hybrid, "--data", tmp_path / f"{name}.npy", "-o", tmp_path / f"{name}.json")
+        assert done.code == calibrated.code == 0
+        said = [
+            "input 'image' takes float32; the int64 given are taken as they are" in d.err for d in (done, calibrated)
+        ]
+        assert said == [name == "x"] * 2
+    assert (tmp_path / "x.npz").read_bytes() == (tmp_path / "f.npz").read_bytes()
+    assert (tmp_path / "x.json").read_bytes() == (tmp_path / "f.json").read_bytes()
+
+
+def test_calibration_warns_of_zeros(bpuc, tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros((2, 1, 3, 16, 16), np.float32))
+    done = bpuc("calibrate", MODELS / "hybrid.onnx", "--data", tmp_path / "x.npy", "-o", tmp_path / "x.json")
+    assert done.code == 0
+    assert "warning: input image is zero in all samples" in done.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--run-on-cpu", "zzzzzz"), ("--dtype", "zzzzzz=int8"), ("--observer-for", "zzzzzz=mse"),
+     ("--fixed-scale", "zzzzzz=0.5")],
+)  # fmt: skip
+def test_names_that_are_near_nothing(bpuc, tmp_path, words):
+    data = MODELS / "hybrid_calib.npz"
+    done = bpuc(
+        "calibrate", MODELS / "hybrid.onnx", "--data", data, *words, "-o", tmp_path / "x.json", "--march", "bayes"
+    )
+    if done.code == 0:  # asked at compile
+        done = bpuc(
+            "compile", MODELS / "hybrid.onnx", "--march", "bayes", "--data", data, *words, "-o", tmp_path / "x.bpuc"
+        )
+    assert done.code == 1
+    assert "hint: `bpuc check MODEL --march M` lists" in done.err
+
+
+def test_quiet_before_and_behind_the_command(bpuc, compiled, tmp_path):
+    words = ["run", compiled / "hybrid.bpuc", "--inputs", tmp_path / "x.npz", "-o", tmp_path / "o.npz"]
+    np.savez(tmp_path / "x.npz", image=np.zeros((1, 3, 16, 16), np.float32))
+    assert "fast engine" in bpuc(*words).err
+    assert bpuc("--quiet", *words).err == bpuc(*words, "--quiet").err == ""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_takes_quiet(name):
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    assert "--quiet" in [o for p in command.params for o in p.opts]
+
+
+def test_what_the_command_line_does_not_name_is_a_fault_of_usage(bpuc, tmp_path):
+    model, data = MODELS / "hybrid.onnx", ("--data", MODELS / "hybrid_calib.npz")
+    (tmp_path / "c.yaml").write_text("bpuc: {observer: mse}\n")
+    from_file = ("-c", tmp_path / "c.yaml")
+    for lacking, words in {
+        "no model": ("--march", "bayes", *data, "-o", tmp_path / "x.bpuc"),
+        "no march": (model, *data, "-o", tmp_path / "x.bpuc"),
+        "no output": (model, "--march", "bayes", *data),
+    }.items():
+        for more, code in (((), 2), (from_file, 1)):
+            done = bpuc("compile", *words, *more)
+            assert (done.code, lacking in done.err) == (code, True)
+
+
+@pytest.mark.parametrize(("mode", "warned"), [((), True), (("--compile-mode", "balance"), False)])
+def test_a_balance_factor_without_balance(bpuc, mode, warned):
+    done = bpuc("check", MODELS / "hybrid.onnx", "--march", "bayes", "--balance-factor", "20", *mode)
+    assert done.code == 0
+    assert ("the balance factor has no effect with compile mode latency" in done.err) is warned
 
 
 def test_data_as_model_and_a_binary_as_calibration(bpuc, compiled, tmp_path):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 MODELS = Path(__file__).parents[2] / "models"
 KV, HYBRID = MODELS / "kv_concat.onnx", MODELS / "hybrid.onnx"
+DIGITS = MODELS / "digits_inception.onnx"
 
 
 def test_one_table_over_all_marches(bpuc, tmp_path):
@@ -43,7 +45,8 @@ def test_other_hardware_numbers_are_given(bpuc):
 @pytest.mark.parametrize(
     ("text", "said"),
     [("clock_mzh=3", "clock_mhz"), ("clock_mhz", "NAME=NUMBER"), ("clock_mhz=fast", "NAME=NUMBER"),
-     ("clock_mhz=nan", "NAME=NUMBER"), ("clock_mhz=0", "above 0"), ("=3", "NAME=NUMBER")],
+     ("clock_mhz=nan", "NAME=NUMBER"), ("clock_mhz=0", "above 0"), ("clock_mhz=1e300", "1 to 1e+06"),
+     ("clock_mhz=1e-300", "1 to 1e+06"), ("=3", "NAME=NUMBER")],
 )  # fmt: skip
 def test_wrong_hardware_numbers(bpuc, text, said):
     done = bpuc("perf", HYBRID, "--march", "bayes-e", "--hw", text)
@@ -106,3 +109,18 @@ def test_a_remedy_names_the_marches_that_take_an_op(bpuc):
     for march in named:
         table = json.loads(bpuc("perf", HYBRID, "--march", march, "--run-on-bpu", "selu0", "--json", "-").out)
         assert next(o for o in table["ops"] if o["name"] == "selu0")["device"] == "BPU"
+
+
+def test_border_conversions_are_counted_apart_everywhere(bpuc, tmp_path):
+    model = ["compile", DIGITS, "--march", "bayes-e", "--random-data", "-o", tmp_path / "m.bpuc", "--fail-on", "cpu-op"]
+    done = bpuc(*model)
+    assert done.code == 0
+    said = "0 CPU ops (and 2 border conversions"
+    assert said + ")" in done.err
+    assert said + ")" in " ".join(bpuc("check", DIGITS, "--march", "bayes-e").out.split())
+    assert said + ")" in bpuc("explain", tmp_path / "m.bpuc", "placement").out
+    done = bpuc("perf", tmp_path / "m.bpuc", "--html", tmp_path / "m.html", "--fail-on", "cpu-op")
+    assert done.code == 0
+    assert said + ", " in done.out
+    page = re.sub(r"<[^>]*>", "", (tmp_path / "m.html").read_text())
+    assert said + ")" in page

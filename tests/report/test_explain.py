@@ -25,7 +25,7 @@ def test_check_table():
         "tail": ["BPU", "id(1)", "Conv", "int8/int16"],
     }
     text = flat("\n".join(lines))
-    assert "3 of 4 nodes on the BPU (bayes-e) in 2 parts, 1 on the CPU" in text
+    assert "3 of 4 nodes on the BPU (bayes-e) in 2 parts; 1 CPU op" in text
     assert "reason: bayes-e has no BPU form of NonMaxSuppression" in text
     assert "warning: tensor z never leaves 0 (tail)" in text
     assert "estimate" not in text
@@ -108,7 +108,7 @@ def test_placement_finds_a_node_by_any_of_its_names(name):
 
 def test_placement():
     text = flat(explain_placement(build_report()))
-    assert "3 nodes on the BPU, 1 on the CPU, in 3 segments" in text
+    assert "3 nodes on the BPU; 1 CPU op; 3 segments" in text
     assert "nms (NonMaxSuppression): CPU" in text
     assert "conv_a" not in text
     with pytest.raises(ConfigError, match="no node named 'image'"):

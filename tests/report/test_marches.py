@@ -24,7 +24,7 @@ def test_text_fits_and_says_why(width):
     out = render_marches(document(), "m.onnx", width)
     assert max(map(width_of, out.splitlines())) <= width
     flat = " ".join(out.split())
-    assert "toy-1: 3 ops on the CPU, 102 us" in flat
+    assert "toy-1: 3 CPU ops, 102 us" in flat
     assert "1 Loop, 90.0 us: no BPU form 1" in flat
     assert "2 TopK, 12.0 us: no BPU form 2" in flat  # the costlier of the two says why
     assert "toy-2: no BPU form at all" in flat

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from bpuc.report import plain
 from bpuc.report import values as v
+from bpuc.report.view import segment
 
 
 @pytest.mark.parametrize(
@@ -86,3 +87,13 @@ def test_table_aligns_and_fits():
         "a               1.00",
         "..y/long/name  22.50",
     ]
+
+
+def test_the_time_of_a_segment_is_its_span():
+    ops = [
+        {"segment": 1, "start_us": 2.0, "end_us": 7.0, "latency_us": 5.0},
+        {"segment": 1, "start_us": 3.0, "end_us": 9.0, "latency_us": 6.0},
+        {"segment": 2, "start_us": 9.0, "end_us": 20.0, "latency_us": 11.0},
+    ]
+    assert segment({"id": 1, "nodes": ["a", "b"]}, ops)["us"] == 7.0
+    assert segment({"id": 3, "nodes": []}, ops)["us"] is None

@@ -399,3 +399,38 @@ def test_inputs_that_the_model_lacks(load):
 def test_scales_of_the_model_file_are_no_observer(load):
     c = load("calibration_parameters: {calibration_type: load}\nbpuc: {qat_scales: strict}")
     assert (c.observer, c.qat_scales, c.random_data) == (None, "strict", False)
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("bpuc: {quantise: {}}", "bpuc.quantise"),
+        ("extra:", "extra"),
+        ("input_parameters: {input_nam: ''}", "input_parameters.input_nam"),
+        ("bpuc: {quantize: {ops: {Conv: {outputt: []}}}}", "bpuc.quantize.ops.Conv.outputt"),
+        ("calibration_parameters: {quant_config: {model_config: {al_node_type: }}}", "model_config.al_node_type"),
+        ("bpuc: {quantize: {templates: [{sensitive: {table: [], top: }}]}}", "bpuc.quantize.templates"),
+    ],
+)
+def test_unknown_keys_are_mistakes_with_no_value_too(mistakes, text, key):
+    mistakes(text, f"{key}: ")
+
+
+def test_known_keys_may_be_blank(load):
+    text = (
+        "bpuc: {quantize: , dtype: {}}\ncalibration_parameters: {quant_config: {op_config: {Conv: {qtype: , ON: ''}}}}"
+    )
+    assert load(text).dtypes == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "compiler_parameters: {compile_mode: balance, balance_factor: 101}",
+        "input_parameters: {norm_type: data_mean, mean_value: 128 abc}",
+        "input_parameters: {norm_type: data_scale, std_value: 1 0 1}",
+        "input_parameters: {input_type_rt: nv13, input_space_and_range: bt601_video}",
+    ],
+)
+def test_one_fault_is_told_once(mistakes, text):
+    assert "mistakes" not in mistakes(text)
