@@ -17,7 +17,8 @@ def check_traps(doc: Document, report: Report, march: str | None, cores: Mapping
         march: the machine, from the command line or the file. cores: BPU cores of each machine.
     """
     compiler = doc.compiler_parameters
-    if march is not None and march.startswith("nash") and compiler.optimize_level == "O3":
+    known = march is not None and (not cores or march in cores)  # else the march is the mistake
+    if known and str(march).startswith("nash") and compiler.optimize_level == "O3":
         report.mistake((COMPILER, "optimize_level"), f"O3 is for X3, J5 and X5; {march} has O0 to O2", "write O2")
     most = cores.get(march or "", compiler.core_num or 0)
     if compiler.core_num is not None and compiler.core_num > most:

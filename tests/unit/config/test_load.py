@@ -430,7 +430,8 @@ def test_known_keys_may_be_blank(load):
         "input_parameters: {norm_type: data_mean, mean_value: 128 abc}",
         "input_parameters: {norm_type: data_scale, std_value: 1 0 1}",
         "input_parameters: {input_type_rt: nv13, input_space_and_range: bt601_video}",
+        "{model_parameters: {march: nash-x}, compiler_parameters: {optimize_level: O3}}",
     ],
 )
 def test_one_fault_is_told_once(mistakes, text):
-    assert "mistakes" not in mistakes(text)
+    assert "mistakes" not in mistakes(text, marches=MARCHES, cores={"nash-e": 1})
