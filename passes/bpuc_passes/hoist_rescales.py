@@ -51,7 +51,8 @@ def _hoist(graph: Graph, ctx: PassContext, mover: Op, merge: bool) -> list[Chang
     """Rescale the operand in place of all results, where nobody reads these at the old scale."""
     rescales: list[Op] = []
     for out in mover.outputs:
-        if out in graph.outputs or any(op.kind != "Rescale" for op in graph.consumers(out)):
+        stays = out in graph.outputs or out.name in ctx.options.fixed_scales
+        if stays or any(op.kind != "Rescale" for op in graph.consumers(out)):
             return []
         rescales += graph.consumers(out)
     wanted = {op.out.quant for op in rescales}

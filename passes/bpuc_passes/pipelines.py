@@ -23,6 +23,7 @@ from bpuc_passes.insert_borders import InsertBorders
 from bpuc_passes.insert_observers import InsertObservers
 from bpuc_passes.insert_rescales import InsertRescales
 from bpuc_passes.keep_accumulators import KeepAccumulators
+from bpuc_passes.merge_rescales import MergeRescales
 from bpuc_passes.merge_split_concat import MergeSplitConcat
 from bpuc_passes.pin_devices import PinDevices
 from bpuc_passes.place_ops import PlaceOps
@@ -78,6 +79,7 @@ def quantize() -> Sequence[Pass]:
         InsertRescales(),
         HoistRescales(),
         EliminateRescales(),
+        MergeRescales(),
         RemoveEnds(),
         FormSegments(),
     )
