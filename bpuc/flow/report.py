@@ -46,7 +46,7 @@ def build_report(
         ],
         "tensors": [_tensor(t, ctx, groups) for t in graph.tensors() if t.const is None or t.quant is not None],
         "groups": [asdict(g) for g in ctx.groups],
-        "nodes": [_node(op, cpu_remedy(graph, op, ctx)) for op in ops],
+        "nodes": [_node(op, cpu_remedy(graph, op, ctx)) | _other(ctx, [op.name], op.device == "CPU") for op in ops],
         "segments": _segments(ops, ctx),
         "rescales": [{k: v for k, v in asdict(r).items() if k != "elements"} for r in ctx.rescales],
         "warnings": [asdict(w) for w in dict.fromkeys(ctx.warnings)],
@@ -144,4 +144,10 @@ def _segments(ops: list[Op], ctx: PassContext) -> list[dict[str, Any]]:
         reason = ctx.segment_reasons.get(op.segment, "")
         row = found.setdefault(op.segment, {"id": op.segment, "device": op.device, "nodes": [], "reason": reason})
         row["nodes"].append(op.name)
-    return list(found.values())
+    return [row | _other(ctx, row["nodes"]) for row in found.values()]
+
+
+def _other(ctx: PassContext, names: list[str], wanted: bool = True) -> dict[str, Any]:
+    """What these ops would cost on their other device, where that has a price."""
+    row = None if ctx.alternatives is None or not wanted else ctx.alternatives.of(names)
+    return {} if row is None else {"alternative": row}

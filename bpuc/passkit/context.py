@@ -15,6 +15,7 @@ from bpuc.base.image import ImageInput
 from bpuc.config import NodeDtype
 from bpuc.config.qconfig import QuantRule
 from bpuc.ir import Graph, Op, Tensor
+from bpuc.passkit.alternative import Alternatives
 from bpuc.passkit.layer import Visit
 from bpuc.passkit.qconfig import Match
 from bpuc.target.model import Target
@@ -227,6 +228,8 @@ class PassContext:
     # what a user can do about an op on the CPU, by its name; the marches to look at for that
     remedies: dict[str, str] = field(default_factory=dict)
     marches: Mapping[str, Target] = field(default_factory=dict)
+    # what each op would cost on its other device
+    alternatives: Alternatives | None = None
     # why each segment begins where it does, by its number
     segment_reasons: dict[int, str] = field(default_factory=dict)
     # names of the tensors that are int16, and of the ONNX tensors that fusion made disappear

@@ -26,7 +26,7 @@ from bpuc.passkit.partition import Bill, Problem, Value
 from bpuc.passkit.scales import UnionFind
 
 # costs are integers of this many to a microsecond
-_UNITS = 1000
+UNITS = 1000
 _ACTIVE = frozenset(("Conv", "ConvTranspose", "MatMul", "MaxPool", "AveragePool"))
 
 
@@ -54,7 +54,7 @@ def divide(graph: Graph, cost: OpCost) -> None:
                 op.device, op.reason = "CPU", _idle(op)
     if not undecided:
         return
-    problem = _problem(graph, ops, set(undecided), cost)
+    problem = problem_of(graph, ops, set(undecided), cost)
     best = division.divide(problem)
     moved = [number[op] for op in undecided if not best.on_bpu[number[op]]]
     for together in division.regions(problem, moved):
@@ -86,7 +86,7 @@ def _neighbours(graph: Graph, op: Op) -> Iterable[Op]:
         yield from graph.consumers(t)
 
 
-def _problem(graph: Graph, ops: list[Op], undecided: set[Op], cost: OpCost) -> Problem:
+def problem_of(graph: Graph, ops: list[Op], undecided: set[Op], cost: OpCost) -> Problem:
     """Costs of the undecided ops and of the tensors about them; all others are fixed where they are, at no cost."""
     number = {op: i for i, op in enumerate(ops)}
     outputs = set(graph.outputs)
@@ -117,7 +117,7 @@ def _problem(graph: Graph, ops: list[Op], undecided: set[Op], cost: OpCost) -> P
 
 
 def _units(us: float) -> int:
-    return round(us * _UNITS)
+    return round(us * UNITS)
 
 
 def _idle(op: Op) -> str:
@@ -135,10 +135,10 @@ def _dearer(op: Op, together: int, more: Bill) -> str:
         "call": more.calls,
         "the op itself" if together == 1 else "the ops themselves": more.cpu + more.bpu,
     }
-    added = ", ".join(f"{name} {units / _UNITS:.1f}" for name, units in parts.items() if units > 0)
-    saved = -sum(units for units in parts.values() if units < 0) / _UNITS
+    added = ", ".join(f"{name} {units / UNITS:.1f}" for name, units in parts.items() if units > 0)
+    saved = -sum(units for units in parts.values() if units < 0) / UNITS
     company = "" if together == 1 else f" (moved with {together - 1} of its neighbours)"
     return (
-        f"{op.onnx_type}{company} would cost {more.total / _UNITS:.1f} us more on the BPU: "
+        f"{op.onnx_type}{company} would cost {more.total / UNITS:.1f} us more on the BPU: "
         f"{added} against {saved:.1f} saved (estimate)"
     )

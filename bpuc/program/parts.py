@@ -85,6 +85,7 @@ MANIFEST = {
 }
 _SPAN = (Fixed((INT, INT)), None)
 _END = {"name": TEXT, "shape": SHAPE, "dtype": TEXT, "scale": ANY_SCALE, "image?": IMAGE, "note?": (TEXT, None)}
+ALTERNATIVE = {"device": DEVICE, "here_us": NUMBER, "there_us": NUMBER, "more_us": {"*": NUMBER}}
 REPORT = {
     "schema?": TEXT,
     "bpuc?": TEXT,
@@ -121,9 +122,10 @@ REPORT = {
             "dtype?": TEXT,
             "reason": (TEXT, None),
             "remedy?": (TEXT, None),
+            "alternative?": ALTERNATIVE,
         }
     ],
-    "segments?": [{"id": INT, "device": DEVICE, "nodes": [TEXT], "reason": (TEXT, None)}],
+    "segments?": [{"id": INT, "device": DEVICE, "nodes": [TEXT], "reason": (TEXT, None), "alternative?": ALTERNATIVE}],
     "rescales?": [
         {
             "name": TEXT,

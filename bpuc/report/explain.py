@@ -82,11 +82,11 @@ def explain_placement(report: Record, name: str | None = None) -> str:
     segments = v.records(report, "segments")
     head = f"{v.several(len(nodes) - len(cpu), 'node')} on the BPU; {cpu_count(nodes)}"
     head += f"; {v.several(len(segments), 'segment')}"
-    borders = [
-        wrap(f"segment {v.clean(s.get('id'))} on the {v.clean(s.get('device'))}: {v.clean(s['reason'])}", WIDTH, "  ")
-        for s in segments
-        if s.get("reason")
-    ]
+    borders = []
+    for s in segments:
+        if s.get("reason"):
+            text = f"segment {v.clean(s.get('id'))} on the {v.clean(s.get('device'))}: {v.clean(s['reason'])}"
+            borders += [wrap(text, WIDTH, "  "), *_other_place(s)]
     return "\n\n".join([head, *(["\n".join(borders)] if borders else []), *(_node(n) for n in cpu)]) + "\n"
 
 
@@ -104,7 +104,20 @@ def _node(n: Record) -> str:
             if device == "BPU"
             else "  reason: not recorded"
         ]
-    return "\n".join(lines + why)
+    return "\n".join(lines + why + _other_place(n))
+
+
+def _other_place(row: Record) -> list[str]:
+    """What the nodes of a row cost here and would cost on the other device, and what makes the difference."""
+    other = row.get("alternative")
+    if not isinstance(other, Mapping):
+        return []
+    here, there = v.number(other.get("here_us")) or 0.0, v.number(other.get("there_us")) or 0.0
+    parts = other.get("more_us")
+    changes = [f"{name} {us:+.1f}" for name, us in parts.items() if us] if isinstance(parts, Mapping) else []
+    text = f"here {here:.1f} us, on the {v.clean(other.get('device'))} {there:.1f} us with conversions and calls"
+    text += f" ({', '.join(changes)}; estimate)" if changes else " (estimate)"
+    return [wrap(text, WIDTH, "    ", "  alternative: ")]
 
 
 def explain_scales(report: Record, name: str | None = None) -> str:

@@ -8,6 +8,7 @@ from bpuc.ir import Graph, Op, Tensor
 from bpuc.ops.base import Behaviour
 from bpuc.ops.registry import get
 from bpuc.passkit import Change, Numerics, Pass, PassContext, Stage
+from bpuc.passkit.alternative import alternatives
 from bpuc.passkit.context import MASKED
 from bpuc.passkit.opcost import OpCost
 from bpuc.passkit.placement import divide
@@ -40,7 +41,9 @@ class PlaceOps(Pass):
             if op.pin == "BPU" and op.device == "CPU":
                 ctx.warn("pin", f"{op.name} cannot be pinned to the BPU: {op.reason}", op.name)
         free = [op for op in graph if op.device == "BPU"]
-        divide(graph, OpCost(Hardware.of(target)))
+        cost = OpCost(Hardware.of(target))
+        divide(graph, cost)
+        ctx.alternatives = alternatives(graph, cost)
         ctx.remedies |= {op.name: f"--run-on-bpu {op.name}" for op in free if op.device == "CPU"}
         if not any(op.device == "BPU" for op in graph):
             ctx.warn(

@@ -157,3 +157,18 @@ def test_refinements_in_order_or_those_of_one_place() -> None:
     assert records(report, "refinements", "conv1") == {"refinements": rows[1:]}
     with pytest.raises(ConfigError, match="no node or tensor named 'conv7'"):
         explain_refinements(report, "conv7")
+
+
+def test_placement_tells_what_the_other_device_would_cost() -> None:
+    more = {"compute": -8.0, "quantize": 9.0, "dequantize": 9.0, "calls": 0.0}
+    report = build_report()
+    other = {"device": "BPU", "here_us": 9.0, "there_us": 19.0, "more_us": more}
+    (node,) = [n for n in report["nodes"] if n["name"] == "nms"]
+    node["alternative"] = other
+    want = (
+        "alternative: here 9.0 us, on the BPU 19.0 us with conversions and calls "
+        "(compute -8.0, quantize +9.0, dequantize +9.0; estimate)"
+    )
+    assert want in flat(explain_placement(report, "nms"))
+    assert want in flat(explain_placement(report))
+    assert records(report, "placement", "nms")["nodes"][0]["alternative"] == other
