@@ -17,6 +17,8 @@ from bpuc import __version__
 from bpuc.base.errors import BpucError, FileError
 from bpuc.cli import ui
 
+_signals: list[int] = []  # by which this process was told to end
+
 # name -> (module:attribute, what it does); the texts stand here so that --help imports no command
 COMMANDS = {
     "check": ("bpuc.cli.check_cmd:command", "Say what of a model runs on the BPU, what does not, and why."),
@@ -80,15 +82,21 @@ def cli(ctx: click.Context, quiet: bool) -> None:
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Entry point: runs a command and exits as the contract says (0, 1, 2, 3, 70; 130 when interrupted)."""
     # a polite kill unwinds, so that temporary files go
-    signal.signal(signal.SIGTERM, _terminated)
+    signal.signal(signal.SIGTERM, _ended)
+    signal.signal(signal.SIGINT, _ended)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    sys.exit(_run(args))
+    code = _run(args)
+    if _signals:
+        # all is unwound; libraries that were stopped halfway may fall over in the interpreter's own clean-up
+        os._exit(128 + _signals[0])
+    sys.exit(code)
 
 
-def _terminated(signum: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001
-    sys.exit(128 + signum)
+def _ended(signum: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001
+    _signals.append(signum)
+    raise KeyboardInterrupt
 
 
 def _run(args: Sequence[str] | None) -> int:
@@ -104,7 +112,7 @@ def _run(args: Sequence[str] | None) -> int:
         return e.exit_code
     except (KeyboardInterrupt, click.Abort):
         ui.error("interrupted")
-        return 130
+        return 128 + signal.SIGINT
     except BrokenPipeError:
         # the reader is gone: nothing more to say, and nothing to complain about at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -118,6 +126,9 @@ def _run(args: Sequence[str] | None) -> int:
         ui.error("error: not enough memory; see whether the model or the data are larger than they should be")
         return 1
     except Exception as e:
+        if _signals:  # a library made another error of it
+            ui.error("interrupted")
+            return 128 + _signals[0]
         return _bug(e)
     return code if isinstance(code, int) else 0
 

@@ -37,12 +37,13 @@ def run(monkeypatch, error):
 
 
 @pytest.fixture(autouse=True)
-def keep_sigterm():
+def keep_signals():
     import signal
 
-    before = signal.getsignal(signal.SIGTERM)
+    before = {s: signal.getsignal(s) for s in (signal.SIGTERM, signal.SIGINT)}
     yield
-    signal.signal(signal.SIGTERM, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.mark.parametrize(
