@@ -118,7 +118,8 @@ def test_moved_and_merged_rescales_keep_the_integers(net: Net) -> None:
 @settings(deadline=None, max_examples=15)
 @given(nets())
 def test_never_has_a_rescale_for_every_operand_that_differs(net: Net) -> None:
-    program = compiled(net, share_scales="never")
+    # effort 0: above it the outputs choose thresholds, and may choose others for another mode
+    program = compiled(net, share_scales="never", effort=0)
     scale = scales(program)
     origin = {r["name"]: r["tensor"] for r in program.report["rescales"]}
     made = {n["outputs"][0]: origin[n["name"]] for n in program.report["nodes"] if n["op"] == "Rescale"}
@@ -131,7 +132,7 @@ def test_never_has_a_rescale_for_every_operand_that_differs(net: Net) -> None:
     assert sorted((r["tensor"], r["to_scale"]) for r in program.report["rescales"]) == sorted(wanted)
     assert program.report["avoided"] == []
     # what `always` avoids is what `never` has, counted once an operand
-    always = compiled(net, share_scales="always")
+    always = compiled(net, share_scales="always", effort=0)
     assert always.report["rescales"] == []
     assert {a["tensor"] for a in always.report["avoided"]} == {tensor for tensor, _ in wanted}
 
