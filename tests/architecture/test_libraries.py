@@ -11,7 +11,6 @@ ALLOWED = {
     "onnx": {"frontend", "execute", "sim", "backend.py"},
     "onnxruntime": {"frontend", "execute", "sim"},
     "click": {"cli"},
-    "rich": {"cli"},
     "jinja2": {"report"},
     "pydantic": {"config", "target"},
     "yaml": {"config"},
