@@ -82,7 +82,9 @@ def test_explain_and_info(tmp_path: Path) -> None:
     text = CliRunner().invoke(cli, ["explain", str(tmp_path / "n.bpuc"), "certificates", "conv"]).output
     assert "conv: the accumulator is at most 32512, 0.0015 % of int32, for any input" in text
     info = CliRunner().invoke(cli, ["info", str(tmp_path / "n.bpuc")]).output
-    assert "accumulators: none leaves its type; conv needs most, at most 0.0015 % of its range" in " ".join(info.split())
+    assert "accumulators: none leaves its type; conv needs most, at most 0.0015 % of its range" in " ".join(
+        info.split()
+    )
     with pytest.raises(ConfigError, match="no op with an accumulator named 'cnv'"):
         certificates_of(net.program.report, "cnv")
     net.run(x=int8s((1, 2, 4, 4)))
