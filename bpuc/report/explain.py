@@ -13,7 +13,7 @@ from bpuc.report import values as v
 from bpuc.report.certificates import certificates_of
 from bpuc.report.cpucount import cpu_count
 from bpuc.report.plain import table, wrap
-from bpuc.report.text import because, saved, scales_of
+from bpuc.report.text import because, other_place, saved, scales_of
 
 WIDTH = 80
 Record = Mapping[str, Any]
@@ -86,7 +86,7 @@ def explain_placement(report: Record, name: str | None = None) -> str:
     for s in segments:
         if s.get("reason"):
             text = f"segment {v.clean(s.get('id'))} on the {v.clean(s.get('device'))}: {v.clean(s['reason'])}"
-            borders += [wrap(text, WIDTH, "  "), *_other_place(s)]
+            borders += [wrap(text, WIDTH, "  "), *other_place(s, WIDTH, "  ")]
     return "\n\n".join([head, *(["\n".join(borders)] if borders else []), *(_node(n) for n in cpu)]) + "\n"
 
 
@@ -104,20 +104,7 @@ def _node(n: Record) -> str:
             if device == "BPU"
             else "  reason: not recorded"
         ]
-    return "\n".join(lines + why + _other_place(n))
-
-
-def _other_place(row: Record) -> list[str]:
-    """What the nodes of a row cost here and would cost on the other device, and what makes the difference."""
-    other = row.get("alternative")
-    if not isinstance(other, Mapping):
-        return []
-    here, there = v.number(other.get("here_us")) or 0.0, v.number(other.get("there_us")) or 0.0
-    parts = other.get("more_us")
-    changes = [f"{name} {us:+.1f}" for name, us in parts.items() if us] if isinstance(parts, Mapping) else []
-    text = f"here {here:.1f} us, on the {v.clean(other.get('device'))} {there:.1f} us with conversions and calls"
-    text += f" ({', '.join(changes)}; estimate)" if changes else " (estimate)"
-    return [wrap(text, WIDTH, "    ", "  alternative: ")]
+    return "\n".join(lines + why + other_place(n, WIDTH, "  "))
 
 
 def explain_scales(report: Record, name: str | None = None) -> str:

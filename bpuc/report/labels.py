@@ -175,6 +175,12 @@ LABELS: dict[str, tuple[str, str]] = {
     "onnx_nodes": ("ONNX nodes", "ONNX 节点"),
     "reason": ("Reason", "原因"),
     "remedy": ("Remedy", "改进办法"),
+    "other_device": ("On the other device", "在另一设备上"),
+    "other_device_why": (
+        "Time here → time on the other device, each with the conversions and calls that hang on it, and what makes the "
+        "difference.",
+        "此处耗时 → 另一设备上的耗时，均含相应的转换与调用；其后为差异构成。",
+    ),
     "cpu_op": ("CPU op", "个 CPU 算子"),
     "cpu_op_many": ("CPU ops", "个 CPU 算子"),
     "and": ("and", "另有"),

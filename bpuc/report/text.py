@@ -134,7 +134,7 @@ def _cpu_ops(perf: Mapping[str, Any], width: int, top: int) -> list[str]:
                 f"{v.clean(o.get('name'))} ({v.clean(o.get('op'))}, {v.time(o.get('latency_us'))})", width, "    ", "  "
             )
         )
-        lines += because(o, width)
+        lines += because(o, width) + other_place(o, width)
     if len(ops) > top:
         lines.append(wrap(f"and {len(ops) - top} more, cheaper ones (--top N lists more)", width, "    ", "  "))
     return ["\n".join(lines)]
@@ -152,6 +152,17 @@ def because(record: Mapping[str, Any], width: int, indent: str = "    ") -> list
         for key in ("reason", "remedy")
         if record.get(key)
     ]
+
+
+def other_place(record: Mapping[str, Any], width: int, indent: str = "    ") -> list[str]:
+    """What the nodes of a record cost here and would cost on the other device, wrapped; nothing where none is known."""
+    found = v.other_device(record)
+    if found is None:
+        return []
+    here, device, there, changes = found
+    text = f"here {here:.1f} us, on the {device} {there:.1f} us with conversions and calls"
+    text += f" ({changes}; estimate)" if changes else " (estimate)"
+    return [wrap(text, width, indent + "  ", f"{indent}alternative: ")]
 
 
 def _rescales(perf: Mapping[str, Any], width: int, top: int) -> list[str]:

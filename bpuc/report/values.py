@@ -126,6 +126,21 @@ def rate(per_second: Any) -> str:
     return f"{three(v / 1e12)} TMAC/s" if abs(v) >= 999.5e9 else macs(v) + ("MAC/s" if abs(v) >= 999.5 else " MAC/s")
 
 
+def other_device(record: Record) -> tuple[float, str, float, str] | None:
+    """What a record's `alternative` says: us here, the other device, us there, and what makes the difference.
+
+    None where the record has none, or not as numbers.
+    """
+    found = record.get("alternative")
+    if not isinstance(found, Mapping):
+        return None
+    here, there, parts = number(found.get("here_us")), number(found.get("there_us")), found.get("more_us")
+    if here is None or there is None:
+        return None
+    more = {clean(k): number(us) or 0.0 for k, us in parts.items()} if isinstance(parts, Mapping) else {}
+    return here, clean(found.get("device")), there, ", ".join(f"{k} {us:+.1f}" for k, us in more.items() if us)
+
+
 def share(part: Any, of: Any) -> str:
     """A share in percent, ``12.3 %``; "-" when either number is absent or the whole is 0."""
     p, w = number(part), number(of)

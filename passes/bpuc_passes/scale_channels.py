@@ -25,7 +25,7 @@ from bpuc.ops.attrs import ConvAttrs
 from bpuc.passkit import Change, Numerics, Pass, PassContext, Stage
 from bpuc.passkit.channels import ChannelTies, Floats, channel_ties
 from bpuc.passkit.rewrite import as_float32, set_const
-from bpuc.passkit.scales import UnionFind, is_mover, quantized_tensors
+from bpuc.passkit.scales import UnionFind, is_mover, quantized_tensors, scale_classes
 from bpuc.passkit.weights import by_input, from_input, per_channel, with_weights
 from bpuc_passes.share_scales import TELL_BITS
 
@@ -54,14 +54,17 @@ class ScaleChannels(Pass):
     def run(self, graph: Graph, ctx: PassContext) -> list[Change]:
         options = ctx.options
         worth = _WORTH.get(options.effort)
-        if worth is None or not options.channel_scales or options.share_scales == "never" or not ctx.channels:
+        if worth is None or not options.channel_scales or not ctx.channels:
             return []
+        apart = _joinable(graph, ctx) if options.share_scales == "never" else set()
         tensors = [t for t in quantized_tensors(graph) if t.quant is not None]
         ties = channel_ties(graph, tensors, _whole(tensors, ctx))
         changes: list[Change] = []
         lost = {n: b for g in ctx.groups for n, b in g.bits_lost.items()}
         gains: dict[str, float] = {}
         for part in _parts(ties, tensors):
+            if not apart.isdisjoint(part):
+                continue
             if options.effort < 2 and not (_alike(graph, part) or _far_tail(graph, lost, part)):
                 continue
             found = _strength(graph, ctx, ties, part)
@@ -72,6 +75,13 @@ class ScaleChannels(Pass):
             gains |= {t.name: gain for t in part}
         _tell_groups(ctx, gains)
         return changes
+
+
+def _joinable(graph: Graph, ctx: PassContext) -> set[Tensor]:
+    """Tensors of classes that a Concat could join: with ``--share-scales never`` each keeps the scale observed."""
+    classes, _, edges = scale_classes(graph, ctx.target)
+    joined = {i for e in edges if e.member != e.target for i in (e.member, e.target)}
+    return {t for i in joined for t in classes[i].tensors}
 
 
 def _alike(graph: Graph, part: list[Tensor]) -> bool:

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from onnx import NodeProto, helper
 
-from bpuc.flow.compile import compile_model
+from bpuc.flow.compile import calibrated, compile_model
 from bpuc.flow.request import make_request
 from bpuc.program import Program
+from bpuc.program.container import to_bytes
 from bpuc.sim.run import run_program
 from tests.unit.lower.bench import no_rules
 from tests.unit.ops.onnx_cases import model
@@ -72,13 +73,18 @@ def nets(draw: st.DrawFn) -> Net:
     return Net(tuple(nodes), constants, tuple(sorted(set(channels) - read - {"x"})))
 
 
+def written(net: Net, folder: str) -> tuple[str, str]:
+    """Paths of the model and of two samples."""
+    path, data = Path(folder, "net.onnx"), Path(folder, "data.npz")
+    path.write_bytes(model(net.nodes, {"x": SHAPE}, list(net.outputs), net.constants).SerializeToString())
+    np.savez(data, x=np.random.default_rng(0).normal(size=(2, *SHAPE)).astype(np.float32))
+    return str(path), str(data)
+
+
 def compiled(net: Net, **options: Any) -> Program:
     with tempfile.TemporaryDirectory() as folder, no_rules():
-        path, data = Path(folder, "net.onnx"), Path(folder, "data.npz")
-        path.write_bytes(model(net.nodes, {"x": SHAPE}, list(net.outputs), net.constants).SerializeToString())
-        x = np.random.default_rng(0).normal(size=(2, *SHAPE)).astype(np.float32)
-        np.savez(data, x=x)
-        return compile_model(make_request(str(path), "bayes-e", data=str(data), threads=1, **options)).program
+        path, data = written(net, folder)
+        return compile_model(make_request(path, "bayes-e", data=data, threads=1, **options)).program
 
 
 def scales(program: Program) -> dict[str, Any]:
@@ -118,7 +124,7 @@ def test_moved_and_merged_rescales_keep_the_integers(net: Net) -> None:
 @settings(deadline=None, max_examples=15)
 @given(nets())
 def test_never_has_a_rescale_for_every_operand_that_differs(net: Net) -> None:
-    # effort 0: above it the outputs choose thresholds, and may choose others for another mode
+    # effort 0: above it the modes may differ in the tensors that become int16
     program = compiled(net, share_scales="never", effort=0)
     scale = scales(program)
     origin = {r["name"]: r["tensor"] for r in program.report["rescales"]}
@@ -135,6 +141,31 @@ def test_never_has_a_rescale_for_every_operand_that_differs(net: Net) -> None:
     always = compiled(net, share_scales="always", effort=0)
     assert always.report["rescales"] == []
     assert {a["tensor"] for a in always.report["avoided"]} == {tensor for tensor, _ in wanted}
+
+
+@settings(deadline=None, max_examples=10)
+@given(nets())
+def test_all_modes_start_from_the_same_thresholds(net: Net) -> None:
+    with tempfile.TemporaryDirectory() as folder, no_rules():
+        path, data = written(net, folder)
+        requests = [make_request(path, "bayes-e", data=data, threads=1, share_scales=m) for m in ("auto", "never")]
+        auto, never = (calibrated(request)[0].ctx.ranges for request in requests)
+    assert auto == never
+
+
+@settings(deadline=None, max_examples=15)
+@given(nets())
+def test_without_concats_all_modes_give_the_same_bytes(net: Net) -> None:
+    alone = tuple(n for n in net.nodes if n.op_type != "Concat")
+    made = {"x", *net.constants, *(o for n in alone for o in n.output)}
+    while any(not set(n.input) <= made for n in alone):
+        alone = tuple(n for n in alone if set(n.input) <= made)
+        made = {"x", *net.constants, *(o for n in alone for o in n.output)}
+    ends = {o for n in alone for o in n.output} - {i for n in alone for i in n.input}
+    assume(ends)
+    net = Net(alone, {k: v for k, v in net.constants.items() if k == "flat" or k in made}, tuple(sorted(ends)))
+    first, *others = (to_bytes(compiled(net, share_scales=mode)) for mode in ("auto", "always", "never"))
+    assert all(other == first for other in others)
 
 
 @settings(deadline=None, max_examples=15)

@@ -268,6 +268,12 @@ def realistic(blocks: int = 6, seed: int = 1) -> dict[str, Any]:
             dtype="float32",
             reason="Softmax over 8400 elements of axis 3: bayes-e takes at most 4096",
             remedy="reduce over the channel axis, or leave the softmax to the application",
+            alternative={
+                "device": "BPU",
+                "here_us": 412.0,
+                "there_us": 655.5,
+                "more_us": {"compute": -12.0, "quantize": 255.5, "dequantize": 0.0, "calls": 0.0},
+            },
             scale=None,
             shape=[1, 4, 16, 8400],
         )
@@ -288,7 +294,13 @@ def realistic(blocks: int = 6, seed: int = 1) -> dict[str, Any]:
     )
     segments = [
         {"id": 0, "device": "BPU", "nodes": [o["name"] for o in ops if o["device"] == "BPU"]},
-        {"id": 1, "device": "CPU", "nodes": ["/head/softmax", "dequantize_boxes"]},
+        {
+            "id": 1,
+            "device": "CPU",
+            "nodes": ["/head/softmax", "dequantize_boxes"],
+            "reason": "Softmax /head/softmax runs on the CPU",
+            "alternative": {"device": "BPU", "here_us": 508.0, "there_us": 777.25, "more_us": {}},
+        },
     ]
     _wire(ops)
     return _finish(
@@ -357,6 +369,7 @@ def hostile() -> dict[str, Any]:
             latency_us=1.0 + i,
             reason=n,
             remedy=n,
+            alternative={"device": n, "here_us": 1, "there_us": 2, "more_us": {n: 1}} if i else n,
             dtype=n,
             bound=n if i == 3 else "memory",
             onnx_nodes=[n, n],
@@ -384,7 +397,7 @@ def hostile() -> dict[str, Any]:
         avoided=[{"node": n, "tensor": n, "latency_us": 1.0}],
         notes=[n],
         groups=[{"id": n, "tensors": [n, HOSTILE[1]], "threshold": 1.0, "reason": n, "bits_lost": {n: 0.1}}],
-        segments=[{"id": n, "device": n, "nodes": [n]}],
+        segments=[{"id": n, "device": n, "nodes": [n], "reason": n, "alternative": {"device": n, "more_us": n}}],
         hardware=[{"name": n, "value": n, "unit": n, "origin": n, "source": n}],
         accuracy={"mean_percent": n, "worst_percent": n, "source": n},
     )

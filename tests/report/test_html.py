@@ -126,6 +126,19 @@ def test_what_is_shown():
     assert "Rescales avoided by shared scales: 12, 237 us" in shown
 
 
+def test_what_the_other_device_would_cost_is_shown_where_it_is_known():
+    perf = realistic()
+    shown = " ".join("".join(Reader(render_html(perf, "x")).text).split())
+    assert "412 us → BPU 656 us" in shown
+    assert "compute -12.0, quantize +255.5" in shown  # what stays the same is left out
+    assert "Softmax /head/softmax runs on the CPU" in shown
+    assert "508 us → BPU 777 us" in shown
+    assert shown.count(LABELS["other_device"][0]) == 7  # two heads, three CPU ops, two segments
+    for r in [*perf["ops"], *perf["segments"]]:
+        r.pop("alternative", None)
+    assert LABELS["other_device"][0] not in " ".join("".join(Reader(render_html(perf, "x")).text).split())
+
+
 def test_a_document_without_numbers_shows_dashes():
     shown = "".join(Reader(render_html(bare(), "x")).text)
     assert "None" not in shown

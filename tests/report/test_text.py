@@ -38,6 +38,10 @@ def test_text_says_what_matters():
     flat = " ".join(out.split())
     assert "reason: Softmax over 8400 elements of axis 3: bayes-e takes at most 4096" in flat
     assert "remedy: reduce over the channel axis" in flat
+    assert (
+        "alternative: here 412.0 us, on the BPU 655.5 us with conversions and calls "
+        "(compute -12.0, quantize +255.5; estimate)" in flat
+    )
     assert "1 CPU op, 412 us (and 2 border conversions, 214 us)" in flat  # 118 + 96
     assert "2 rescales, 43.0 us" in flat  # 2 * 21.5
     assert "scale 0.0413 -> 0.0127 (x3.252)" in flat

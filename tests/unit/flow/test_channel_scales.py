@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from bpuc.flow.compile import Compiled, compile_model
 from bpuc.flow.request import make_request
 from bpuc.perf import estimate
+from bpuc.program.container import to_bytes
 from bpuc.sim.run import run_program
 
 CHANNELS = 8
@@ -81,6 +82,16 @@ def test_engines_agree_and_tensors_keep_their_real_values(spread: tuple[Path, Pa
     got = run_program(c.program, {"x": x}, tensors=["r"])["r"]
     assert np.abs(got - want).max((0, 1, 3, 4)) == pytest.approx(0, abs=float(4 * max(row["scale"])))
     assert (np.abs(got - want).max((0, 1, 3, 4)) < 4 * np.array(row["scale"])).all()
+
+
+def test_without_a_concat_the_way_of_sharing_changes_no_byte(spread: tuple[Path, Path]) -> None:
+    found = {}
+    for mode in ("auto", "always", "never"):
+        request = make_request(str(spread[0]), "bayes-e", data=str(spread[1]), share_scales=mode)
+        program = compile_model(request).program
+        found[mode] = to_bytes(program)
+        assert len(next(t["scale"] for t in program.report["tensors"] if t["name"] == "r")) == CHANNELS
+    assert found["never"] == found["auto"] == found["always"]
 
 
 def test_a_calibration_file_gives_the_same_program(spread: tuple[Path, Path], tmp_path: Path) -> None:
