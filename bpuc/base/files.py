@@ -26,6 +26,8 @@ def check_writable(path: str | os.PathLike[str]) -> Path:
         mode = None
     except (OSError, ValueError) as e:
         raise FileError(f"cannot write {p}: {getattr(e, 'strerror', None) or e}", hint="choose another path") from e
+    if mode is None and os.fspath(path).endswith((os.sep, os.altsep or os.sep)):
+        raise FileError(f"cannot write {path}: it names a folder, which is not there", want="a path of a file")
     if mode is not None and not stat.S_ISREG(mode):
         what = "a folder" if stat.S_ISDIR(mode) else "no regular file"
         raise FileError(f"cannot write {p}: it is {what}", want="a path of a regular file, new or to be replaced")
@@ -36,6 +38,29 @@ def check_writable(path: str | os.PathLike[str]) -> Path:
     if not os.access(p.parent, os.W_OK | os.X_OK):
         raise FileError(f"cannot write {p}: the folder {p.parent} is not writable")
     return p
+
+
+def exists(path: str | os.PathLike[str]) -> bool:
+    """Whether something is at a path that the user named; false too for a path that no file can have."""
+    return os.path.exists(path)  # noqa: PTH110 - Path's own raises for names that are too long
+
+
+def is_folder(path: str | os.PathLike[str]) -> bool:
+    """Whether a path that the user named is a folder; false too for a path that no folder can have."""
+    return os.path.isdir(path)  # noqa: PTH112
+
+
+def is_file(path: str | os.PathLike[str]) -> bool:
+    """Whether a path that the user named is a regular file; false too for a path that no file can have."""
+    return os.path.isfile(path)  # noqa: PTH113
+
+
+def real_path(path: str | os.PathLike[str]) -> str:
+    """The path with links followed; as it is where no file can have it."""
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError):
+        return str(path)
 
 
 def make_folder(path: str | os.PathLike[str]) -> Path:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from bpuc.base.errors import FileError
-from bpuc.base.files import check_writable, read_bytes, write_atomic
+from bpuc.base.files import check_writable, exists, read_bytes, write_atomic
 from bpuc.calibrate.statistics import BLOCK, Statistics
 
 SCHEMA = "bpuc.calib-partial/1"
@@ -65,7 +65,7 @@ class Partial:
         Raises:
             FileError: the file is damaged, or belongs to another model, to other options or other data.
         """
-        if not self.path.exists():
+        if not exists(self.path):
             return 0
         raw = read_bytes(self.path, "the partial calibration")
         try:

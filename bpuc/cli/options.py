@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import click
 
 from bpuc.base.errors import FileError, did_you_mean
-from bpuc.base.files import check_writable
+from bpuc.base.files import check_writable, real_path
 from bpuc.cli import ui
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -99,10 +98,10 @@ def distinct(written: Mapping[str, str | None], read: Mapping[str, str | None]) 
     Raises:
         FileError: naming the option and the file.
     """
-    taken = {os.path.realpath(path): "read by this command" for path in read.values() if path}
+    taken = {real_path(path): "read by this command" for path in read.values() if path}
     for name, path in written.items():
         if path:
-            real, option = os.path.realpath(path), _WRITTEN[name]
+            real, option = real_path(path), _WRITTEN[name]
             if real in taken:
                 raise FileError(
                     f"{option} {path}: this file is {taken[real]}", want="a file of its own for every output"

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.lib.format import MAGIC_PREFIX
 
 from bpuc.base.errors import DataError, FileError
-from bpuc.base.files import atomic_file, check_writable
+from bpuc.base.files import atomic_file, check_writable, is_folder
 from bpuc.cli import options, ui
 from bpuc.data.npz import read_header
 from bpuc.data.runtime import open_runtime
@@ -59,7 +59,7 @@ def command(
     check_writable(output)
     program = load_program(binary)
     folder = Path(output).parent
-    pixels = Path(inputs).is_dir()
+    pixels = is_folder(inputs)
     samples = _folder(inputs, program) if pixels else check_inputs(program, _arrays(inputs, program, folder), ui.warn)
     simulation = Simulation(
         program, engine=cast(EngineName, engine), integers=integers, tensors=tensors, threads=threads
@@ -108,7 +108,7 @@ def _is_npy(path: str) -> bool:
     try:
         with Path(path).open("rb") as f:
             return f.read(len(MAGIC_PREFIX)) == MAGIC_PREFIX
-    except OSError:
+    except (OSError, ValueError):
         return False  # told where it is read
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bpuc.base.errors import did_you_mean
+from bpuc.base.files import exists
 from bpuc.config.config import Config, InputConfig, Preprocess
 from bpuc.config.dtypes import Wishes, read_node_info, read_optimization
 from bpuc.config.inputs import read_inputs
@@ -88,10 +89,7 @@ def to_config(
 def _find(folder: Path, text: str) -> Path:
     """A path relative to the file's folder, or to the current one when it exists only there."""
     beside = folder / (Path(text).expanduser() if text.startswith("~/") else Path(text))
-    try:
-        return Path(text) if not beside.exists() and Path(text).exists() else beside
-    except (OSError, ValueError):  # no path of any file: too long, or with a zero byte
-        return beside
+    return Path(text) if not exists(beside) and exists(text) else beside
 
 
 def _check_known(

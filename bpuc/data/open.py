@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bpuc.base.errors import DataError, FileError
+from bpuc.base.files import exists, is_file, is_folder
 from bpuc.config import Config
 from bpuc.data.folder import open_folder, open_folders
 from bpuc.data.npz import NpzSource
@@ -38,7 +39,7 @@ def open_data(
     if not paths:
         raise DataError("no data were given", hint="use --data PATH, or cal_data_dir in the configuration")
     for p in paths:
-        if not p.exists():
+        if not exists(p):
             raise FileError(f"cannot read data {p}: there is no such file or folder")
     how = recipes(inputs, config, from_config=from_config)
     if config and len(paths) > 1:
@@ -51,9 +52,9 @@ def open_data(
             )
         return open_folders(paths[0].parent, dict(zip(names, paths, strict=True)), inputs, how)
     p = paths[0]
-    if p.is_dir():
+    if is_folder(p):
         return open_folder(p, inputs, how)
-    if p.suffix.lower() in (".npz", ".npy") and p.is_file():
+    if p.suffix.lower() in (".npz", ".npy") and is_file(p):
         return NpzSource(p, inputs, how)
     raise DataError(
         f"{p.name} is no data that can be read", where=str(p), want="an .npz, an .npy or a folder of samples"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,8 @@ import numpy.typing as npt
 
 from bpuc.base.errors import DataError
 from bpuc.data.source import DataSource, InputSpec
+
+ELEMENTS = 1 << 25  # of all samples: a second or two to make and to look at
 
 
 class RandomSource(DataSource):
@@ -32,12 +35,20 @@ def _random(rng: np.random.Generator, spec: InputSpec) -> npt.NDArray[Any]:
     return rng.integers(0, 2 if kind == "b" else 128, spec.shape)
 
 
-def random_data(inputs: Sequence[InputSpec], samples: int = 8, seed: int = 0) -> DataSource:
+def random_data(inputs: Sequence[InputSpec], samples: int | None = None, seed: int = 0) -> DataSource:
     """Made-up samples. They do for placement and speed; thresholds from them say nothing about accuracy.
+
+    Args:
+        inputs: of the model.
+        samples: how many; else 8, fewer where they would have more than `ELEMENTS` elements together.
+        seed: other samples for another one.
 
     Raises:
         DataError: `samples` is below 1.
     """
+    if samples is None:
+        size = sum(math.prod(s.shape) for s in inputs)
+        samples = max(1, min(8, ELEMENTS // max(1, size)))
     if samples < 1:
         raise DataError(f"{samples} random samples were asked for", want="at least one")
     return RandomSource(inputs, samples, seed)

@@ -17,7 +17,7 @@ import onnx.version_converter
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 
 from bpuc.base.errors import FileError, ModelError, did_you_mean
-from bpuc.base.files import read_bytes
+from bpuc.base.files import is_file, read_bytes, real_path
 from bpuc.frontend.types import ELEMENT
 from bpuc.ops.base import Array
 
@@ -226,10 +226,10 @@ def _hash(file: Path, digest: hashlib._Hash) -> None:
 
 def _external_file(path: Path, name: str, location: str) -> Path:
     folder = path.parent.resolve()
-    target = (folder / location).resolve()
+    target = Path(real_path(folder / location))
     if not location or not target.is_relative_to(folder) or target == folder:
         raise _external_error(path, name, location, "it lies outside of the model's folder")
-    if not target.is_file():
+    if not is_file(target):
         near = did_you_mean(Path(location).name, sorted(p.name for p in folder.iterdir() if p.suffix != path.suffix))
         raise _external_error(path, name, location, "there is no such file", near)
     return target

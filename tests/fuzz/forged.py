@@ -99,10 +99,10 @@ def forged(raw: bytes, rng: random.Random) -> bytes:
     for _ in range(rng.randint(1, 3)):
         part = rng.choice((*list(entries)[1:], "symbols.json", "report.json", *["program.bin", "schedule.bin"] * 3))
         if part == "manifest.json":
-            manifest = _changed(manifest, rng)
+            manifest = changed(manifest, rng)
         elif part in ("symbols.json", "report.json"):
             try:
-                entries[part] = json.dumps(_changed(json.loads(entries[part]), rng)).encode()
+                entries[part] = json.dumps(changed(json.loads(entries[part]), rng)).encode()
             except ValueError:
                 entries[part] = damaged(entries[part], rng)
         elif part == "program.bin" and rng.random() < 0.7:
@@ -131,7 +131,7 @@ def sealed(entries: dict[str, bytes], manifest: Any, how: int = zipfile.ZIP_STOR
     return raw + hashlib.sha256(raw).hexdigest().encode()
 
 
-def _changed(value: Any, rng: random.Random) -> Any:
+def changed(value: Any, rng: random.Random) -> Any:
     """A JSON value with another value, a key less, or a list made longer or shorter, anywhere in it."""
     at = value
     while isinstance(at, (dict, list)) and at:

@@ -60,7 +60,7 @@ def _change(model: onnx.ModelProto, rng: random.Random) -> None:
     node = rng.choice(graph.node) if graph.node else onnx.NodeProto()
     names = [n for other in graph.node for n in other.output] + [t.name for t in (*graph.input, *graph.initializer)]
     infos = [i for i in (*graph.input, *graph.output) if i.type.tensor_type.shape.dim]
-    match rng.randrange(10):
+    match rng.randrange(11):
         case 0 if node.input:
             node.input[rng.randrange(len(node.input))] = rng.choice(names)
         case 1 if node.input:
@@ -80,13 +80,38 @@ def _change(model: onnx.ModelProto, rng: random.Random) -> None:
             rng.choice(infos).type.tensor_type.elem_type = rng.randrange(30)
         case 8 if model.opset_import:
             model.opset_import[0].version = rng.choice((*HUGE, 6, 10, 13, 17, 21))
-        case 9:
+        case 9 if graph.initializer:
+            _elsewhere(rng.choice(graph.initializer), rng)
+        case 10:
             size = onnx.helper.make_tensor(f"fuzz{len(graph.node)}", 7, [3], [rng.choice(HUGE) for _ in range(3)])
             graph.initializer.append(size)
             made = rng.choice(("Expand", "Tile", "Reshape", "ConstantOfShape"))
             operands = [size.name] if made == "ConstantOfShape" else [rng.choice(names), size.name]
             graph.node.append(onnx.helper.make_node(made, operands, [f"fuzz_out{len(graph.node)}"]))
             graph.output.append(onnx.helper.make_empty_tensor_value_info(graph.node[-1].output[0]))
+
+
+def _elsewhere(tensor: onnx.TensorProto, rng: random.Random) -> None:
+    """Let an initializer's data be in another file."""
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    tensor.ClearField("raw_data")
+    places = (
+        "",
+        ".",
+        "..",
+        "../x",
+        "/etc/passwd",
+        "/dev/zero",
+        "fuzz.onnx",
+        "./fuzz.onnx",
+        "a\0b",
+        "x" * 5000,
+        "no.data",
+    )
+    values = {"location": places, "offset": (*HUGE, "x", ""), "length": (*HUGE, "x", "")}
+    for key, choices in values.items():
+        if key == "location" or rng.random() < 0.5:
+            tensor.external_data.add(key=key, value=str(rng.choice(choices)))
 
 
 def _absurd(attribute: onnx.AttributeProto, rng: random.Random) -> None:

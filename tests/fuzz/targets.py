@@ -14,7 +14,6 @@ import numpy as np
 from PIL import Image
 
 from bpuc.base.errors import BpucError
-from bpuc.calibrate import Calibration, TensorRange, load_calibration, save_calibration
 from bpuc.config import Config, load_config
 from bpuc.data import InputSpec, open_data
 from bpuc.flow.compile import compile_model
@@ -23,17 +22,8 @@ from bpuc.flow.request import make_request
 from bpuc.program import load_program
 from bpuc.program.container import to_bytes
 from bpuc.sim.run import run_program
-from tests.fuzz import forged, zoo
+from tests.fuzz import commands, forged, zoo
 from tests.fuzz.mutate import damaged, damaged_model
-
-YAML = """
-model_parameters: {onnx_model: m.onnx, march: bayes-e, working_dir: out, node_info: 'a:int16;b:int16'}
-input_parameters: {input_name: x, input_type_train: rgb, input_layout_train: NCHW, input_type_rt: nv12,
-  input_shape: 1x3x8x8, norm_type: data_mean_and_scale, mean_value: 1 2 3, scale_value: 0.5}
-calibration_parameters: {cal_data_dir: ./d, calibration_type: max, max_percentile: 0.9999, per_channel: true}
-compiler_parameters: {compile_mode: latency, optimize_level: O2, core_num: 1}
-bpuc: {observer: mse, dtype: {c: int16}, fixed_scale: {d: 0.5}, input_shape: {x: 1x3x8x8}}
-"""
 
 
 @dataclass(frozen=True)
@@ -67,20 +57,8 @@ def _program() -> bytes:
     return to_bytes(compile_model(make_request(str(zoo.MODELS / "hybrid.onnx"), "bayes-e", random_data=True)).program)
 
 
-@cache
-def _calibration() -> bytes:
-    path = zoo.MODELS.parent / "build" / "fuzz.calib.json"
-    path.parent.mkdir(exist_ok=True)
-    ranges = {n: TensorRange(-1.0, 2.0, 2.0, "mse") for n in "abc"}
-    save_calibration(Calibration("0" * 64, "mse", {}, 3, "1" * 64, ranges, {"w": ([1.0, 2.0], 0)}), path)
-    return path.read_bytes()
-
-
-@cache
-def _npz() -> bytes:
-    file = io.BytesIO()
-    np.savez(file, x=np.ones((3, 1, 3, 8, 8), np.float32))
-    return file.getvalue()
+def _file(name: str) -> bytes:
+    return (commands.folder() / name).read_bytes()
 
 
 @cache
@@ -117,18 +95,34 @@ def _image(path: Path) -> object:
 
 
 def _json(raw: bytes, rng: random.Random) -> bytes:
-    """Bytes damaged, or one value replaced by another of any type."""
-    if rng.random() < 0.5:
+    """Bytes damaged, or one value replaced by another of any type, or left out."""
+    if rng.random() < 0.3:
         return damaged(raw, rng)
     value = json.loads(raw)
-    at = value
-    while isinstance(at, dict) and at:
-        key = rng.choice(list(at))
-        if not isinstance(at[key], dict) or rng.random() < 0.3:
-            at[key] = rng.choice((None, -1, 1e400, "x", [], {}, True, [[1]], 10**400, {"threshold": None}))
-            break
-        at = at[key]
+    for _ in range(rng.randint(1, 2)):
+        value = forged.changed(value, rng)
     return json.dumps(value).encode()
+
+
+def _arrays(raw: bytes, rng: random.Random) -> bytes:
+    """Bytes damaged, or an archive of other arrays."""
+    if rng.random() < 0.5:
+        return damaged(raw, rng)
+    with np.load(io.BytesIO(raw)) as file:
+        arrays = dict(file)
+    name = rng.choice(list(arrays))
+    array = arrays.pop(name)
+    shape = [rng.choice((n, n, n, 0, 1, n + 1)) for n in array.shape]
+    dtype = rng.choice(("f4", "f4", "f2", "f8", "i1", "u1", "i8", "?", "c8", "U3", "M8[s]", "f4,i4", ">f4"))
+    fill = rng.choice((0, 1, np.nan, np.inf, -1e30, 1e-40))
+    with np.errstate(all="ignore"):
+        made = np.zeros(shape[rng.choice((0, 0, 0, 1, 2)) :], dtype)
+        if made.dtype.kind == "f":
+            made += fill
+    arrays[rng.choice((name, name, name, "other", "", "../x", "a" * 300))] = made
+    file = io.BytesIO()
+    np.savez_compressed(file, **arrays)
+    return file.getvalue()
 
 
 TARGETS = {
@@ -137,8 +131,9 @@ TARGETS = {
     "onnx-compile": Target(".onnx", lambda: zoo.healthy()[0], _any_model, _compile),
     "bpuc": Target(".bpuc", _program, damaged, _run),
     "forged": Target(".bpuc", lambda: forged.binaries()[0], forged.forged, forged.use),
-    "calibration": Target(".calib.json", _calibration, _json, load_calibration),
-    "yaml": Target(".yaml", YAML.encode, damaged, load_config),
-    "npz": Target(".npz", _npz, damaged, _data),
+    "calibration": Target(".calib.json", lambda: _file("m.calib.json"), _json, commands.with_calibration),
+    "yaml": Target(".yaml", lambda: _file("m.yaml"), _json, commands.with_yaml),
+    "npz": Target(".npz", lambda: _file("m.npz"), _arrays, commands.with_data),
     "image": Target(".png", _png, damaged, _image),
+    "arguments": Target(".json", commands.healthy, commands.arguments, commands.with_arguments),
 }

@@ -1,5 +1,6 @@
 """What fuzzing found, as cases of their own."""
 
+import contextlib
 import json
 import struct
 import zlib
@@ -9,10 +10,11 @@ import onnx
 import pytest
 from PIL import Image
 
-from bpuc.base.errors import DataError, FileError, ModelError
+from bpuc.base.errors import BpucError, DataError, FileError, ModelError
 from bpuc.calibrate import load_calibration
 from bpuc.config import load_config
-from bpuc.data import InputSpec, open_data
+from bpuc.data import InputSpec, open_data, random_data
+from tests.fuzz import commands
 from tests.fuzz.targets import TARGETS
 from tests.unit.ops.onnx_cases import imported
 
@@ -29,7 +31,7 @@ def test_a_result_without_elements_and_with_a_huge_dimension(tmp_path):
 
 def test_an_axis_of_a_calibration_that_is_infinite(tmp_path):
     value = json.loads(TARGETS["calibration"].healthy())
-    value["weights"]["w"]["axis"] = "AXIS"
+    next(iter(value["weights"].values()))["axis"] = "AXIS"
     (tmp_path / "c.calib.json").write_text(json.dumps(value).replace('"AXIS"', "1e400"))
     with pytest.raises(FileError, match="calibration"):
         load_calibration(tmp_path / "c.calib.json")
@@ -105,3 +107,40 @@ def test_weights_of_an_integer_convolution_that_are_no_constant(tmp_path):
         { y = QLinearConv(x, s, z, w, sw, zw, s, z) }"""
     )
     assert [op.kind for op in imported(proto, tmp_path).graph]
+
+
+@pytest.mark.parametrize("place", ["a\0b", "x" * 5000, "x" * 300 + "/y", "\x7f" * 4096])
+def test_external_data_at_a_place_that_no_file_has(place, tmp_path):
+    proto = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> g (float[1] x) => (float[1] y) <float[1] w = {1}> { y = Add(x, w) }'
+    )
+    tensor = proto.graph.initializer[0]
+    tensor.ClearField("float_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value=place)
+    with pytest.raises(ModelError, match="external data file"):
+        imported(proto, tmp_path)
+
+
+@pytest.mark.parametrize("place", ["x" * 300, "a\0b", "\udcff.npz", ""])
+def test_paths_that_no_file_has_are_answered(place, tmp_path):
+    program = commands.folder() / "m.bpuc"
+    out = str(tmp_path / "out")
+    lines = (
+        ["run", str(program), "--inputs", place, "-o", out],
+        ["run", place, "--inputs", str(program), "-o", out],
+        ["info", place],
+        ["check", place, "--march", "bayes-e"],
+        ["compile", str(commands.MODEL), "--march", "bayes-e", "--data", place, "-o", out],
+        ["compile", str(commands.MODEL), "--march", "bayes-e", "--calib", place, "-o", out],
+        ["compile", "-c", place, "-o", out],
+        ["perf", str(program), "--html", f"no-such-folder/{place}"],
+    )
+    for line in lines:
+        with contextlib.suppress(BpucError):  # anything else fails the test
+            assert commands.call(line, quick=False) == 2, line
+
+
+def test_large_inputs_get_fewer_random_samples():
+    assert random_data([InputSpec("x", (1, 3, 640, 640))]).samples == 8
+    assert random_data([InputSpec("x", (4096, 3, 64, 64))]).samples == 1
