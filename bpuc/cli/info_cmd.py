@@ -55,6 +55,7 @@ def describe(program: Program, manifest: dict[str, Any], raw: bytes) -> dict[str
         "parts": [{"name": n, **entry} for n, entry in manifest["parts"].items()],
         "inputs": [_port(program, p) for p in program.inputs],
         "outputs": [_port(program, p) for p in program.outputs],
+        "batch": program.report.get("batch"),
         "ops": [{"device": d, "op": op, "count": n} for (d, op), n in sorted(ops.items())],
         "segments": [
             {"id": s.id, "device": s.device.value, "instructions": s.stop - s.start} for s in program.segments
@@ -107,6 +108,10 @@ def render(info: dict[str, Any], name: str) -> str:
         for p in info[side]:
             stored = "" if p["scale"] is None else f", as {p['tensor_dtype']} with {_scale_text(p['scale'])}"
             lines.append(f"  {p['name']}  {p['dtype']}{p['shape']}{stored}")
+    if info["batch"]:
+        parts = [f"{n} as {p[0]} to {p[-1]}" for n, p in info["batch"]["inputs"].items() if len(p) > 1]
+        each = f", {'; '.join(parts)}" if parts else ""
+        lines.append(wrap(f"batch: a run takes {info['batch']['size']} samples{each}", width, "  ", ""))
     for device in ("BPU", "CPU"):
         rows = [o for o in info["ops"] if o["device"] == device]
         text = ", ".join(f"{o['count']} {o['op']}" for o in rows) or "none"

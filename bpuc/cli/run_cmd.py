@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,8 +24,9 @@ from bpuc.data.npz import read_header
 from bpuc.data.runtime import open_runtime
 from bpuc.data.source import DataSource
 from bpuc.program import Program, load_program
+from bpuc.sim.batch import batch_of, in_runs, joined
 from bpuc.sim.engine import Array
-from bpuc.sim.inputs import check_inputs
+from bpuc.sim.inputs import Samples, check_inputs
 from bpuc.sim.run import EngineName, Simulation
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -59,8 +60,10 @@ def command(
     check_writable(output)
     program = load_program(binary)
     folder = Path(output).parent
-    pixels = is_folder(inputs)
-    samples = _folder(inputs, program) if pixels else check_inputs(program, _arrays(inputs, program, folder), ui.warn)
+    if is_folder(inputs):
+        samples: Samples | FolderSamples = _folder(inputs, program)
+    else:
+        samples = check_inputs(program, in_runs(program, _arrays(inputs, program, folder)), ui.warn)
     simulation = Simulation(
         program, engine=cast(EngineName, engine), integers=integers, tensors=tensors, threads=threads
     )
@@ -68,7 +71,10 @@ def command(
         for feeds in stack.enter_context(ui.progress(samples, "samples", len(samples))):
             spool.add(simulation.sample(feeds))
         spool.save(output, samples.count)
-    ui.note(f"{output}: {len(samples)} sample{'s' if len(samples) > 1 else ''}, {engine} engine")
+    size = batch_of(program)[0]
+    of = f" of {size} samples" if size > 1 else ""
+    what = "run" if size > 1 else "sample"
+    ui.note(f"{output}: {len(samples)} {what}{'s' if len(samples) > 1 else ''}{of}, {engine} engine")
 
 
 @dataclass(frozen=True)
@@ -78,23 +84,34 @@ class FolderSamples:
     source: DataSource
     program: Program
 
+    size: int = 1  # of a run
+
     @property
     def count(self) -> int:
-        return self.source.samples
+        return self.source.samples // self.size
 
     def __len__(self) -> int:
-        return self.source.samples
+        return self.count
 
     def __iter__(self) -> Iterator[dict[str, Array]]:
+        frames: list[Mapping[str, Array]] = []
         for sample in self.source:
-            yield from check_inputs(self.program, sample)
+            frames.append(sample)
+            if len(frames) == self.size:
+                yield from check_inputs(self.program, frames[0] if self.size == 1 else joined(frames, self.program))
+                frames = []
 
 
 def _folder(path: str, program: Program) -> FolderSamples:
-    source = open_runtime(path, program.inputs)
+    size, batch = batch_of(program)
+    source = open_runtime(path, program.inputs, batch)
     for text in source.warnings:
         ui.warn(text)
-    return FolderSamples(source, program)
+    if source.samples % size:
+        raise DataError(
+            f"{path} holds {source.samples} samples, and a run takes {size} at once", want=f"a multiple of {size}"
+        )
+    return FolderSamples(source, program, size)
 
 
 def _arrays(path: str, program: Program, folder: Path) -> dict[str, Array]:

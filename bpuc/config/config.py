@@ -75,6 +75,7 @@ class Config:
         dtypes: tensor, node or op type -> "int8" | "int16", as --dtype.
         node_dtypes: finer wishes of node_info and optimization, for one side of a node.
         output_dtype: set_model_output_int8 / int16.
+        batch: samples that a run takes at once. separate: inputs that become one input a sample; "*" means all.
         notes: keys without effect, with file, line and reason.
     """
 
@@ -83,6 +84,8 @@ class Config:
     march: str | None = None
     output: Path | None = None
     inputs: tuple[InputConfig, ...] = ()
+    batch: int = 1
+    separate: tuple[str, ...] = ()
     data: tuple[Path, ...] = ()
     raw_arrays: bool = False
     data_dtype: tuple[str, ...] = ()

@@ -48,6 +48,17 @@ read the input, else an op of the BPU named `<input>_HzPreprocess`. Nothing is q
 takes such arrays, or a folder of images, which go through the same steps as at calibration; floats of the model's own
 shape are turned back into the nearest pixels, with a warning.
 
+## Batches
+
+`input_batch: N` compiles a model of batch 1 for N samples at once. Calibration takes single samples and gives the same
+scales. A model that cannot be read with the larger batch, or whose outputs for a sample then hang on the other samples,
+is refused. With `separate_batch: True` each sample is an input of its own, `NAME_0` to `NAME_<N-1>`, in the format that
+the input has at run time; without `input_batch` this needs a model whose own batch is above 1. `bpuc run` takes arrays
+of the program's inputs, or `[samples, ...]` under the model's names, or folders, with a number of samples that N
+divides; results have one row a run.
+
+## Raw files
+
 `bpuc: preprocess: arrays: raw` or `ready` settles it for both of the last rows. Raw files (`.bin` and the endings of
 the vendor's sample scripts) are float32 unless `cal_data_type` says otherwise.
 """

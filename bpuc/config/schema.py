@@ -107,9 +107,13 @@ class InputParameters(Section):
     input_space_and_range: Annotated[
         tuple[str, ...] | None, BeforeValidator(values.each(values.one_of(("regular", "bt601_video"))))
     ] = taken("of nv12: regular (0 to 255) or bt601_video (16 to 235)")
-    input_batch: Any = noted("the batch is the model's", 1)
-    separate_batch: Any = noted("the inputs are the model's", False)
-    separate_name: Any = noted("the inputs are the model's")
+    input_batch: Annotated[int, BeforeValidator(values.batch)] | None = taken(
+        "samples that a run takes at once, 1 to 4096 (128 on bernoulli2); the model's own batch is 1 then (see below)"
+    )
+    separate_batch: Annotated[bool, BeforeValidator(values.flag)] | None = taken(
+        "whether a run takes each sample of a batch as an input of its own, `NAME_0`, `NAME_1` and so on"
+    )
+    separate_name: Names | None = taken("inputs of which that holds, in place of all")
 
 
 class CalibrationParameters(Section):

@@ -51,6 +51,8 @@ def to_config(
         march=model.march,
         output=output,
         inputs=_inputs(doc, report),
+        batch=doc.input_parameters.input_batch or 1,
+        separate=doc.input_parameters.separate_name or (("*",) if doc.input_parameters.separate_batch else ()),
         data=tuple(_find(report.path.parent, d) for d in dirs),
         raw_arrays=(preprocess.arrays or ("ready" if own.data else "raw")) == "raw",
         data_dtype=doc.calibration_parameters.cal_data_type or (),

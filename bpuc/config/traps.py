@@ -8,6 +8,7 @@ from bpuc.config.report import Report
 from bpuc.config.schema import Document
 
 COMPILER = "compiler_parameters"
+X3_BATCH = 128
 
 
 def check_traps(doc: Document, report: Report, march: str | None, cores: Mapping[str, int]) -> None:
@@ -30,5 +31,7 @@ def check_traps(doc: Document, report: Report, march: str | None, cores: Mapping
     ):
         report.mistake((COMPILER, "compile_mode"), "balance needs balance_factor, 0 to 100")
     inputs = doc.input_parameters
-    if inputs.separate_batch is not None and inputs.separate_name is not None:
+    if march == "bernoulli2" and (inputs.input_batch or 1) > X3_BATCH:
+        report.mistake(("input_parameters", "input_batch"), f"{march} takes at most {X3_BATCH}", f"write {X3_BATCH}")
+    if inputs.separate_batch and inputs.separate_name is not None:
         report.mistake(("input_parameters", "separate_name"), "give separate_batch or separate_name, not both")

@@ -61,6 +61,22 @@ def number(value: Any) -> float:
     return out
 
 
+def flag(value: Any) -> bool:
+    """True or false, also as the words that YAML does not take for them."""
+    word = value if isinstance(value, bool) else {"true": True, "false": False}.get(str(value).strip().lower())
+    if not isinstance(word, bool):
+        raise ValueError(f"true or false was expected, not {value!r}")
+    return word
+
+
+def batch(value: Any) -> int:
+    """A number of samples, 1 to 4096."""
+    out = number(value)
+    if out != int(out) or not 1 <= out <= 4096:
+        raise ValueError(f"a whole number from 1 to 4096 was expected, not {value}")
+    return int(out)
+
+
 def scale(value: Any) -> float:
     """A scale: finite and above zero."""
     out = number(value)

@@ -11,6 +11,7 @@ from bpuc.base.errors import ConfigError, UsageError
 from bpuc.calibrate.noise import ReaderNoise
 from bpuc.calibrate.twin import Twin, sample_count, spread_samples
 from bpuc.data import DataSource
+from bpuc.flow.batch import in_batches
 from bpuc.flow.calibrate import Progress, open_source, ranges_of
 from bpuc.flow.images import image_inputs
 from bpuc.flow.judge import OutputJudge, affordable
@@ -50,7 +51,7 @@ def compile_model(request: Request, progress: Progress | None = None, assume: bo
         ConfigError: no march, or an option that does not fit the model. ModelError, DataError, FileError: their fault.
     """
     prepared, source = calibrated(request, progress, assume)
-    return compile_prepared(request, prepared, source)
+    return compile_prepared(request, *in_batches(request, prepared, source))
 
 
 def calibrated(

@@ -54,6 +54,11 @@ def build_report(
         "refinements": [asdict(r) for r in ctx.refinements],
         "passes": passes,
         "certificates": [{**c, **_clipping(results[c["node"]], ctx)} for c in certificates],
+        **(
+            {"batch": {"size": ctx.batch_size, "inputs": {n: list(p) for n, p in ctx.batch.items()}}}
+            if ctx.batch
+            else {}
+        ),
         **({"int16_mac_share": round(share, 6)} if share else {}),
     }
 

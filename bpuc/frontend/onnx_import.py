@@ -33,6 +33,7 @@ from bpuc.ops.base import OnnxNode, Opaque
 ShapeSource = Callable[[Sequence[str]], Mapping[str, Sequence[int]]]
 Operands = Sequence[Tensor | None]
 RENAMES = ("Identity", "Dropout", "Cast", "CastLike")  # nothing but another name, where the type stays
+TARGETS = {"Reshape": 1, "Resize": 3}  # operand with the shape of the result
 GROWING = ("Expand", "Tile", "ConstantOfShape", "Range", "Pad", "Resize", "OneHot", "EyeLike")
 
 
@@ -60,6 +61,7 @@ def import_model(
     more_shapes: ShapeSource | None = None,
     symbols: Mapping[str, int] | None = None,
     host_values: bool = False,
+    batch: int = 1,
 ) -> ImportedModel:
     """Read an ONNX file.
 
@@ -69,13 +71,15 @@ def import_model(
         more_shapes: the same from a source that must first know the model's inputs; `input_shapes` wins.
         symbols: sizes of dimensions that the file names.
         host_values: take what has no static shape or is no tensor (`Tensor.host`), which no compiled program can hold.
+        batch: first size of the inputs where `input_shapes` has it in place of 1: constant targets of Reshape and
+            Resize that begin with 1 begin with it too.
 
     Raises:
         FileError: the file cannot be read.
         ModelError: it cannot be compiled; the message names the node, tensor or initializer.
     """
     source = load(path)
-    importer = _Importer(source, host_values)
+    importer = _Importer(source, host_values, batch)
     importer.inputs(input_shapes or {}, more_shapes, symbols or {})
     importer.run()
     return ImportedModel(
@@ -92,8 +96,8 @@ def import_model(
 class _Importer:
     """Goes through the nodes of a model and its inlined branches."""
 
-    def __init__(self, source: Source, host_values: bool):
-        self._host_values = host_values
+    def __init__(self, source: Source, host_values: bool, batch: int):
+        self._host_values, self._batch = host_values, batch
         self.opset, self.proto = source.opset, source.model.graph
         ir_version = min(source.model.ir_version or 8, onnx.IR_VERSION)
         to_float32(self.proto)
@@ -124,6 +128,8 @@ class _Importer:
         if more_shapes is not None:
             shapes = {**more_shapes([info.name for info in infos]), **shapes}
         for info in infos:
+            if self._batch > 1 and info.type.tensor_type.shape.dim:
+                info.type.tensor_type.shape.dim[0].dim_value = self._batch
             element = info.type.tensor_type.elem_type
             half = element == onnx.TensorProto.FLOAT16
             self.input_types[info.name] = DType.FLOAT16 if half else ELEMENT.get(element)
@@ -229,6 +235,8 @@ class _Importer:
     def _computed(self, node: NodeProto, name: str, inputs: Operands, outer: Mapping[str, Tensor]) -> None:
         """A node whose result hangs on the inputs; results without elements are constants all the same."""
         outputs, empty = [], {}
+        if self._batch > 1:
+            inputs = self._with_batch(node, inputs)
         for tensor in self._infer[self._opset(node)].outputs(node, name, inputs, outer):
             output = tensor.name
             tensor.name = self.graph.unique(output) if self._branch else output
@@ -242,6 +250,18 @@ class _Importer:
         self.build.values |= empty
         if len(empty) < len(outputs) and not self._renamed(node, inputs, outputs):
             self._op(node, inputs, outputs, outer)
+
+    def _with_batch(self, node: NodeProto, inputs: Operands) -> Operands:
+        """Operands with the batch in the place of a constant 1 in front of a target shape."""
+        index = TARGETS.get(node.op_type, len(inputs))
+        operand = inputs[index] if index < len(inputs) else None
+        target = None if operand is None else operand.const
+        if target is None or not target.size or target.flat[0] != 1:
+            return inputs
+        changed = constant(
+            self.graph.unique(f"{node.output[0]}_target"), np.array([self._batch, *target[1:]], np.int64)
+        )
+        return [changed if i == index else t for i, t in enumerate(inputs)]
 
     def _inline(self, node: NodeProto, name: str, inputs: Operands) -> None:
         """Put the branch that a constant condition chooses in the place of an If."""

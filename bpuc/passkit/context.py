@@ -257,6 +257,9 @@ class PassContext:
     known_types: set[str] = field(default_factory=set)
     # inputs that take pixels, by name
     images: dict[str, ImageInput] = field(default_factory=dict)
+    # samples that a run takes at once; the model's input -> the inputs that its batch has become
+    batch_size: int = 1
+    batch: dict[str, tuple[str, ...]] = field(default_factory=dict)
     # types that the calibration file asks for, or the scales in the model file
     calibrated_dtypes: dict[str, str] = field(default_factory=dict)
 

@@ -169,5 +169,6 @@ REPORT = {
             "clipped_channels?": (NUMBER, None),
         }
     ],
+    "batch?": {"size": POSITIVE, "inputs": {"*": [TEXT]}},
     "int16_mac_share?": NUMBER,
 }

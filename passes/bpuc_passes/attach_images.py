@@ -20,7 +20,7 @@ from bpuc.base.channels import Floats
 from bpuc.base.dtypes import DType
 from bpuc.base.image import ImageInput
 from bpuc.ir import Graph, Op, QuantParams, Tensor
-from bpuc.ops.attrs import AffineAttrs, ConvAttrs, ImageAttrs, MatMulAttrs
+from bpuc.ops.attrs import AffineAttrs, AxisAttrs, ConvAttrs, ImageAttrs, MatMulAttrs
 from bpuc.passkit import Change, Numerics, Pass, PassContext, Stage
 from bpuc.passkit.rewrite import as_float32, set_const
 from bpuc.passkit.scales import is_mover
@@ -41,10 +41,11 @@ class AttachImages(Pass):
     def run(self, graph: Graph, ctx: PassContext) -> list[Change]:
         changes = []
         for name, image in ctx.images.items():
-            index = graph.input_names.index(name)
-            x = graph.inputs[index]
-            port = Tensor(graph.unique(f"{x.name}_{image.runtime}"), image.port_shape, DType.UINT8)
-            graph.inputs = [*graph.inputs[:index], port, *graph.inputs[index + 1 :]]
+            x = graph.inputs[graph.input_names.index(name)]
+            if x.dtype is DType.UINT8:
+                continue  # done with another one of its batch
+            join = _join(graph, ctx, x, image)
+            source = x if join is None else join.out
             a, b = image.affine()
             b = b + a.sum(1) * 128
             if _reversed(image):
@@ -55,22 +56,58 @@ class AttachImages(Pass):
                 pyramid=image.pyramid,
                 border=(0,) * len(a[0]),
             )
-            pads = _common_pads(graph, ctx, x, image)
+            pads = _common_pads(graph, ctx, source, image)
             zero = np.floor(-np.linalg.solve(a, b) + 0.5)
-            if pads is not None and (not any(pads) or (zero.min() >= -128 and zero.max() <= 127)):
+            folds = pads is not None and (not any(pads) or (zero.min() >= -128 and zero.max() <= 127))
+            if folds and pads is not None:
                 border = tuple(int(v) for v in zero) if any(pads) else attrs.border
-                t = _image(graph, image, port, replace(attrs, pads=pads, border=border), x)
-                seen = ctx.channels.get(x.name)
+                attrs = replace(attrs, pads=pads, border=border)
+            frames = [x] if join is None or not folds else [t for t in join.inputs if t is not None]
+            ports = [_port(graph, f, image) for f in frames]
+            pixels = [_image(graph, image, port, attrs, f) for f, port in zip(frames, ports)]
+            if folds:
+                t = pixels[0] if len(pixels) == 1 or join is None else _rejoined(graph, join, pixels)
+                seen = ctx.channels.get(source.name)
                 mean = np.linalg.solve(a, seen.mean - b) if seen is not None and seen.axis == 1 else None
-                for op in graph.consumers(x):
+                for op in graph.consumers(source):
                     _fold(graph, ctx, op, t, a, b, mean)
                 what = "mean and scale are in the weights of " + ", ".join(op.name for op in graph.consumers(t))
             else:
-                t = _image(graph, image, port, attrs, x)
-                _keep(graph, ctx, x, t, image, a, b)
+                _keep(graph, ctx, x, pixels[0], image, a, b)
                 what = f"mean and scale stay an op, {x.name}_HzPreprocess"
-            changes.append(Change(f"takes {image.runtime} {list(port.shape)}", name, what))
+            changes += [Change(f"takes {image.runtime} {list(p.shape)}", f.name, what) for p, f in zip(ports, frames)]
         return changes
+
+
+def _join(graph: Graph, ctx: PassContext, x: Tensor, image: ImageInput) -> Op | None:
+    """The op that makes a batch of this input and others in the same format, if that is all that reads them."""
+    op = graph.sole_consumer(x)
+    if op is None or op.kind != "Concat" or op.device != "BPU" or op.attrs != AxisAttrs(0):
+        return None
+    inputs = dict(zip(graph.inputs, graph.input_names))
+    alone = all(
+        t is not None and ctx.images.get(inputs.get(t, "")) == image and graph.sole_consumer(t) is op for t in op.inputs
+    )
+    return op if alone else None
+
+
+def _port(graph: Graph, x: Tensor, image: ImageInput) -> Tensor:
+    """The input of pixels, in the place of x; the port keeps its name."""
+    index = graph.inputs.index(x)
+    port = Tensor(graph.unique(f"{x.name}_{image.runtime}"), image.port_shape, DType.UINT8)
+    graph.inputs = [*graph.inputs[:index], port, *graph.inputs[index + 1 :]]
+    return port
+
+
+def _rejoined(graph: Graph, join: Op, pixels: list[Tensor]) -> Tensor:
+    """Let the op join pixels; its readers stay with the old result."""
+    first = pixels[0]
+    shape = (len(pixels) * first.shape[0], *first.shape[1:])
+    t = replace(first, name=graph.unique(f"{join.out.name}_128"), shape=shape)
+    for index, frame in enumerate(pixels):
+        graph.set_input(join, index, frame)
+    graph.rebind(join, 0, t)
+    return t
 
 
 def _common_pads(graph: Graph, ctx: PassContext, x: Tensor, image: ImageInput) -> tuple[int, ...] | None:

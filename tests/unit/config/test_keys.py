@@ -31,6 +31,9 @@ TAKEN: list[tuple[str, str, dict[str, Any]]] = [
     (N, IMAGE, {"inputs.type_rt": "nv12"}),
     (N, "input_layout_rt: NHWC", {"inputs.layout_rt": "NHWC"}),
     (N, IMAGE + "input_space_and_range: bt601_video", {"inputs.video": True}),
+    (N, "input_batch: '4'", {"batch": 4}),
+    (N, "separate_batch: 'True'", {"separate": ("*",)}),
+    (N, "separate_name: x", {"separate": ("x",)}),
     (N, "input_shape: 1x3x4x4", {"inputs.shape": (1, 3, 4, 4)}),
     (N, IMAGE + "norm_type: data_scale, scale_value: 0.5, mean_value: 3", {"inputs.mean": (), "inputs.scale": (0.5,)}),
     (N, IMAGE + "mean_value: 1 2 3", {"inputs.mean": (1, 2, 3)}),
@@ -57,9 +60,6 @@ NOTED = [
     (M, "log_level: debug", "--quiet"),
     (M, "enable_vpu: false", "target's description"),
     (M, "enable_spu: false", "target's description"),
-    (N, "input_batch: 4", "batch"),
-    (N, "separate_batch: True", "the model's"),
-    (N, "separate_name: x", "the model's"),
     (C, "per_channel: True", "one scale"),
     (C, "preprocess_on: True", "always"),
     (K, "debug: maybe", "what the reports need"),
@@ -141,6 +141,19 @@ def test_traps(load: Any, march: str, text: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words) as e:
         load(K, text, march=march, cores=CORES)
     assert e.value.where == "c.yaml:2"
+
+
+def test_batches_that_no_machine_takes(load: Any) -> None:
+    for march, text, words in (
+        ("bernoulli2", "input_batch: 129", "at most 128"),
+        ("bayes-e", "input_batch: 4097", "from 1 to 4096"),
+        ("nash-e", "input_batch: 0", "from 1 to 4096"),
+        ("nash-e", "input_batch: 1;2", "a number was expected"),
+        ("nash-e", "separate_batch: maybe", "true or false"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            load(N, text, march=march)
+    assert load(N, "input_batch: 129", march="bayes-e").batch == 129
 
 
 def test_what_is_right_on_another_march_passes(load: Any) -> None:
