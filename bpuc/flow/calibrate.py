@@ -119,7 +119,8 @@ def collect(
         pool=_pool(request),
         partial=partial,
         clipping=CLIPPING if options.effort >= 2 else CLIPPING[:1],
-        choose=choose if options.effort >= 1 else None,
+        # on made-up samples there is nothing to win
+        choose=choose if options.effort >= 1 and not request.random_data else None,
     )
     share_observers(prepared, tensors)
     weights = {

@@ -66,7 +66,7 @@ def move_in_float(graph: GraphProto) -> None:
 def _content(proto: TensorProto) -> Hashable:
     try:
         return int(proto.data_type), bytes(onnx.numpy_helper.to_array(proto).tobytes())
-    except (TypeError, ValueError):  # damaged; the importer says so
+    except (TypeError, ValueError, KeyError):  # damaged; the importer says so
         return str(proto.name)
 
 

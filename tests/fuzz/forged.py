@@ -179,7 +179,7 @@ def _fields(raw: bytes, rng: random.Random) -> bytes:
     try:
         program[at] = replace(ins, **{name: value})
         return b"".join(map(encode, program))
-    except (struct.error, OverflowError):
+    except (struct.error, OverflowError, ValueError):  # what no file can say
         return raw
 
 
