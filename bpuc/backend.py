@@ -121,7 +121,7 @@ class Prepared(BackendRep):  # type: ignore[misc]
             try:
                 if self._options.get("march") is None:
                     graph = prepare_flow(
-                        make_request(str(path), input_shape=shapes, **self._options), host_values
+                        make_request(str(path), input_shape=shapes, **self._options), host_values, rounding=True
                     ).graph
                     return FloatExecutor(graph, graph.output_names, threads=1)
                 data = Path(folder) / "calib.npz"

@@ -59,6 +59,8 @@ def _open(model: bytes, threads: int | None, arrays: Arrays) -> Session:
     options = ort.SessionOptions()
     # threads that spin while observers work would cost CPU time and win nothing
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    # rounded values are computed as the model says, not by integer kernels in the place of several nodes
+    options.add_session_config_entry("session.disable_quant_qdq", "1")
     options.log_severity_level = 4  # its errors come as exceptions
     if _one_arena():
         options.add_session_config_entry("session.use_env_allocators", "1")

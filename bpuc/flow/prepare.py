@@ -35,19 +35,24 @@ class Prepared:
     probe: Probe | None = None
 
 
-def prepare(request: Request, host_values: bool = False, batch: int = 1) -> Prepared:
+def prepare(request: Request, host_values: bool = False, batch: int = 1, rounding: bool = False) -> Prepared:
     """Import the model, check that the options' names exist, and run the passes that hold for every march.
 
     Args:
         host_values: take what has no static shape or is no tensor; only to run the graph in float, not to compile it.
         batch: first size of the inputs, where the request's shapes say so in place of the model's 1.
+        rounding: keep the roundings of a quantized file, likewise.
 
     Raises:
         ModelError: the model is at fault. ConfigError: an option names what the model does not have.
     """
     shapes = dict(request.input_shapes)
     more_shapes = request.config.input_shapes if request.config else None
-    model = import_model(request.model, shapes, more_shapes, request.symbols, host_values, batch)
+    model = import_model(request.model, shapes, more_shapes, request.symbols, host_values, batch, rounding)
+    if model.quantized and not rounding and request.keep_stages is not None:
+        # writes the stages in float, which round too
+        prepare(replace(request, dump_dir=None), host_values, batch, rounding=True)
+        request = replace(request, keep_stages=None)
     graph = model.graph
     graph.input_names = [t.name for t in graph.inputs]
     _cut_at(graph, request.options.output_nodes)

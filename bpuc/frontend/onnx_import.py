@@ -20,7 +20,7 @@ from bpuc.frontend.inputs import Warnings, input_tensors
 from bpuc.frontend.load import Source, load
 from bpuc.frontend.order import captures, name_nodes, ordered
 from bpuc.frontend.qdq import QuantInfo, Signs, quant_info
-from bpuc.frontend.qlinear import to_float_ops
+from bpuc.frontend.qlinear import MICROSOFT, to_float_ops
 from bpuc.frontend.qmoves import move_in_float
 from bpuc.frontend.shapes import Inference
 from bpuc.frontend.types import ELEMENT, FLOATS, array_of, attributes, fields, to_float32
@@ -62,6 +62,7 @@ def import_model(
     symbols: Mapping[str, int] | None = None,
     host_values: bool = False,
     batch: int = 1,
+    rounding: bool = False,
 ) -> ImportedModel:
     """Read an ONNX file.
 
@@ -73,13 +74,15 @@ def import_model(
         host_values: take what has no static shape or is no tensor (`Tensor.host`), which no compiled program can hold.
         batch: first size of the inputs where `input_shapes` has it in place of 1: constant targets of Reshape and
             Resize that begin with 1 begin with it too.
+        rounding: keep the file's QuantizeLinear and DequantizeLinear, so that the graph rounds as the file does; else
+            they only say what the scales are.
 
     Raises:
         FileError: the file cannot be read.
         ModelError: it cannot be compiled; the message names the node, tensor or initializer.
     """
     source = load(path)
-    importer = _Importer(source, host_values, batch)
+    importer = _Importer(source, host_values, batch, rounding)
     importer.inputs(input_shapes or {}, more_shapes, symbols or {})
     importer.run()
     return ImportedModel(
@@ -96,13 +99,14 @@ def import_model(
 class _Importer:
     """Goes through the nodes of a model and its inlined branches."""
 
-    def __init__(self, source: Source, host_values: bool, batch: int):
-        self._host_values, self._batch = host_values, batch
+    def __init__(self, source: Source, host_values: bool, batch: int, rounding: bool):
+        self._host_values, self._batch, self._rounding = host_values, batch, rounding
         self.opset, self.proto = source.opset, source.model.graph
         ir_version = min(source.model.ir_version or 8, onnx.IR_VERSION)
         to_float32(self.proto)
-        to_float_ops(self.proto, self.opset)
-        move_in_float(self.proto)
+        to_float_ops(self.proto, self.opset, (MICROSOFT,) if rounding else ("", MICROSOFT))
+        if not rounding:
+            move_in_float(self.proto)
         self.graph = Graph(self.proto.name or "graph")
         self._signs = Signs(self.graph)
         self.build = GraphBuilder(self.graph, self.proto.node)
@@ -350,7 +354,7 @@ class _Importer:
                 self._quantizers[outputs[0]] = (x, info)
         elif node.op_type == "DequantizeLinear":
             info = quant_info(inputs, attributes(node), x.dtype)
-            if x in self._quantizers and info == self._quantizers[x][1]:
+            if not self._rounding and x in self._quantizers and info == self._quantizers[x][1]:
                 self._pair(*self._quantizers[x], outputs[0])
                 return True
             if info is not None:

@@ -6,7 +6,7 @@ The importer then takes over scales as from any Q/DQ model. Their integers may d
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import onnx
@@ -50,8 +50,8 @@ FORMS: dict[str, Form] = {
 }
 
 
-def to_float_ops(graph: GraphProto, opset: int) -> None:
-    """Replace them in place; a form that Q/DQ cannot say stays as it is."""
+def to_float_ops(graph: GraphProto, opset: int, domains: Collection[str] = ("", MICROSOFT)) -> None:
+    """Replace those of some domains in place; a form that Q/DQ cannot say stays as it is."""
     if not any(node.op_type.startswith("Q") for node in graph.node):
         return
     known = constants(graph)
@@ -60,7 +60,7 @@ def to_float_ops(graph: GraphProto, opset: int) -> None:
     for node in graph.node:
         if node.domain == MICROSOFT and node.op_type in ("QuantizeLinear", "DequantizeLinear"):
             node.domain = ""
-        form = _form(node, known, opset)
+        form = _form(node, known, opset) if node.domain in domains else None
         nodes += [node] if form is None else _Parts(node, form, known, taken).made
     del graph.node[:]
     graph.node.extend(nodes)

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
+from bpuc import backend
 from bpuc.base.errors import ConfigError
 from bpuc.calibrate import save_calibration
 from bpuc.flow.calibrate import calibrate
@@ -48,6 +49,20 @@ def compiled(text: str | onnx.ModelProto, folder: Path, assume: bool = False, **
     (folder / "m.onnx").write_bytes(proto.SerializeToString())
     request = make_request(str(folder / "m.onnx"), "bayes-e", threads=1, **options)
     return proto, compile_model(request, assume=assume).program
+
+
+@pytest.mark.parametrize("way", ["backend", "original_float_model", "optimized_float_model"])
+def test_in_float_a_quantized_file_rounds_as_it_says(way: str, tmp_path: Path) -> None:
+    proto = onnx.parser.parse_model(QDQ)
+    x = np.linspace(-5, 5, 32, dtype=np.float32).reshape(1, 2, 4, 4)
+    expected = run(proto, {"x": x})["y"]
+    if way == "backend":
+        (found,) = backend.run_model(proto, [x])
+    else:
+        compiled(QDQ, tmp_path, keep_stages=str(tmp_path / "stages"))
+        found = run(onnx.load(tmp_path / "stages" / f"m_{way}.onnx"), {"x": x})["y"]
+    np.testing.assert_array_equal(found, expected)
+    assert expected.max() == 4.0  # of 5.0, cut off at 127 / 32 and rounded to sixteenths
 
 
 def scales(program: Any) -> dict[str, Any]:
