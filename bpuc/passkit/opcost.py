@@ -135,12 +135,21 @@ def _mac_cycles(op: Op, hw: Hardware) -> float:
         )
     if isinstance(attrs, ConvAttrs):
         spread = x if op.kind == "ConvTranspose" else y
-        return timing.mac_cycles(
+        cycles = timing.mac_cycles(
             hw,
             cin=x.shape[1],
             cout=y.shape[1],
             group=attrs.group,
             positions=spread.elements // max(spread.shape[1], 1),
             taps=math.prod(op.input(1).shape[2:]),
+        )
+        n, channels, *space = y.shape
+        return timing.map_cycles(
+            hw,
+            cycles,
+            pictures=n * math.prod(space[:-2]),
+            rows=math.prod(space[-2:-1]),
+            columns=space[-1],
+            pixel_bytes=channels,
         )
     return timing.mac_cycles(hw, cin=x.shape[-1], cout=y.shape[-1], positions=y.elements // max(y.shape[-1], 1))

@@ -6,6 +6,7 @@ Every formula grows, or stays, when a dimension or a type grows: a bigger instru
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from bpuc.isa import (
     CallOnnx,
@@ -50,36 +51,78 @@ def rescale_us(elements: int, dtype_bytes: int, target: HardwareSource) -> float
 
 
 def _engine_cycles(ins: Instruction, hw: Hardware) -> float:
-    if isinstance(ins, (Conv, ConvTranspose, MatMul)):
-        return _mac_cycles(ins, hw)
-    work = ins.work()
-    width = max((r.dtype.itemsize for r in (*_data(ins), *ins.writes())), default=1)
-    if work.engine is Engine.DMA:
-        rate = hw.transpose_bytes_per_cycle if isinstance(ins, Move) and scatters(ins) else hw.move_bytes_per_cycle
-        return work.elements * width / rate
-    rate = hw.vector_elems_per_cycle
+    if not isinstance(ins, (Conv, ConvTranspose, MatMul)):
+        return wide_elements(ins) / float(getattr(hw, rate_name(ins)))
+    m = mac_amounts(ins)
+    cycles = timing.mac_cycles(
+        hw,
+        cin=m.cin,
+        cout=m.cout,
+        positions=m.positions,
+        taps=m.taps,
+        group=m.group,
+        int16_operands=m.int16_operands,
+    )
+    if not m.pictures:
+        return cycles
+    return timing.map_cycles(hw, cycles, pictures=m.pictures, rows=m.rows, columns=m.columns, pixel_bytes=m.pixel_bytes)
+
+
+def rate_name(ins: Instruction) -> str:
+    """The hardware number that says how many of `wide_elements` an engine other than the MAC array does in a cycle."""
+    if ins.work().engine is Engine.DMA:
+        return "transpose_bytes_per_cycle" if isinstance(ins, Move) and scatters(ins) else "move_bytes_per_cycle"
     if isinstance(ins, Lut):
-        rate = hw.lut_elems_per_cycle
-    elif isinstance(ins, Pool):
-        rate = hw.pool_elems_per_cycle
-    elif isinstance(ins, (Softmax, Norm)):
-        rate = hw.softmax_elems_per_cycle
-    return work.elements * width / rate
+        return "lut_elems_per_cycle"
+    if isinstance(ins, Pool):
+        return "pool_elems_per_cycle"
+    return "softmax_elems_per_cycle" if isinstance(ins, (Softmax, Norm)) else "vector_elems_per_cycle"
 
 
-def _mac_cycles(ins: Conv | ConvTranspose | MatMul, hw: Hardware) -> float:
+def wide_elements(ins: Instruction) -> int:
+    """Elements of work, each counted once a byte of the widest operand in the arena."""
+    return ins.work().elements * max((r.dtype.itemsize for r in (*_data(ins), *ins.writes())), default=1)
+
+
+@dataclass(frozen=True)
+class MacAmounts:
+    """What an instruction asks of the MAC array; that of a convolution also as maps, pictures by rows by columns."""
+
+    cin: int
+    cout: int
+    positions: int
+    taps: int
+    group: int
+    int16_operands: int
+    pictures: int = 0
+    rows: int = 0
+    columns: int = 0
+    pixel_bytes: int = 0
+
+
+def mac_amounts(ins: Conv | ConvTranspose | MatMul) -> MacAmounts:
+    """The amounts of a product or a convolution."""
     if isinstance(ins, MatMul):
-        wide, taps, group = (ins.a, ins.b), 1, 1
-        cin, cout = ins.a.shape[-1], ins.y.shape[-1]
-        positions = ins.y.elements // max(cout, 1)
-    else:
-        wide, group = (ins.x, ins.w), ins.group
-        taps = math.prod(ins.w.shape[2:])
-        cin, cout = ins.x.shape[1], ins.y.shape[1]
-        spread = ins.y if isinstance(ins, Conv) else ins.x
-        positions = spread.elements // max(spread.shape[1], 1)
-    int16 = sum(r.dtype.itemsize > 1 for r in wide)
-    return timing.mac_cycles(hw, cin=cin, cout=cout, positions=positions, taps=taps, group=group, int16_operands=int16)
+        cout = ins.y.shape[-1]
+        return MacAmounts(ins.a.shape[-1], cout, ins.y.elements // max(cout, 1), 1, 1, _int16(ins.a, ins.b))
+    spread = ins.y if isinstance(ins, Conv) else ins.x
+    n, cout, *space = ins.y.shape
+    return MacAmounts(
+        cin=ins.x.shape[1],
+        cout=cout,
+        positions=spread.elements // max(spread.shape[1], 1),
+        taps=math.prod(ins.w.shape[2:]),
+        group=ins.group,
+        int16_operands=_int16(ins.x, ins.w),
+        pictures=n * math.prod(space[:-2]),
+        rows=math.prod(space[-2:-1]),
+        columns=space[-1],
+        pixel_bytes=cout * ins.y.dtype.itemsize,
+    )
+
+
+def _int16(*operands: Ref) -> int:
+    return sum(r.dtype.itemsize > 1 for r in operands)
 
 
 def operand_bytes(ins: Instruction) -> int:

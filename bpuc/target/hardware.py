@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+import math
+from dataclasses import MISSING, dataclass, fields
 from typing import Protocol
 
 from bpuc.base.errors import ConfigError
@@ -31,6 +32,8 @@ class Hardware:
         softmax_elems_per_cycle: results a cycle (a pool: taps; Softmax and Norm: visits).
         move_bytes_per_cycle, transpose_bytes_per_cycle: copies that keep runs of bytes together, and those that do not.
         sram_bytes_per_cycle: operands of an instruction pass between on-chip memory and an engine at this rate.
+        store_bytes_per_cycle, map_block_rows, map_block_columns, pack_cycles, picture_cycles: of convolutions over
+            several small pictures (`bpuc.target.timing.map_cycles`); may be left out, and then cost nothing.
     Memory:
         ddr_gb_per_s, sram_bytes: usable bandwidth and on-chip memory for activations.
         spill_slope: a value goes through DDR whole when live values need 1 + spill_slope times sram_bytes.
@@ -80,6 +83,11 @@ class Hardware:
     cpu_dequantize_ns_per_elem: float
     cpu_gflops: float
     cpu_gb_per_s: float
+    store_bytes_per_cycle: float = math.inf
+    map_block_rows: float = 1.0
+    map_block_columns: float = 1.0
+    pack_cycles: float = 0.0
+    picture_cycles: float = 0.0
 
     @classmethod
     def of(cls, target: HardwareSource) -> Hardware:
@@ -88,7 +96,7 @@ class Hardware:
         Raises:
             ConfigError: a number is missing, or is not positive where it divides.
         """
-        values = {f.name: float(target.hw(f.name)) for f in fields(cls)}
+        values = {f.name: float(target.hw(f.name)) for f in fields(cls) if f.default is MISSING or _has(target, f.name)}
         for name, value in values.items():
             if value < 0 or (value == 0 and name not in _MAY_BE_ZERO):
                 raise ConfigError(
@@ -106,4 +114,15 @@ class Hardware:
         return nbytes / (self.ddr_gb_per_s * 1e3)
 
 
-_MAY_BE_ZERO = ("sram_bytes", "prefetch_ops", "instruction_us", "call_us", "submit_us", "cpu_node_overhead_us")
+def _has(target: HardwareSource, name: str) -> bool:
+    try:
+        target.hw(name)
+    except ConfigError:
+        return False
+    return True
+
+
+_MAY_BE_ZERO = (
+    "sram_bytes", "prefetch_ops", "instruction_us", "call_us", "submit_us", "cpu_node_overhead_us", "pack_cycles",
+    "picture_cycles",
+)  # fmt: skip

@@ -29,6 +29,21 @@ def mac_cycles(
     return factor * taps * padded * _up(positions, hw.mac_pixel_block) / hw.mac_per_cycle_int8
 
 
+def map_cycles(hw: Hardware, mac_cycles: float, *, pictures: int, rows: int, columns: int, pixel_bytes: int) -> float:
+    """A convolution's cycles: those of the array, or those that storing its maps takes, picture by picture.
+
+    The map of a picture is stored in blocks of `map_block_rows` by `map_block_columns` positions, the last ones filled
+    up; where that is worth it, pictures are packed without gaps instead, at `pack_cycles` each.
+
+    Args:
+        rows, columns, pixel_bytes: of a result's map, and the bytes of all channels at one of its positions.
+    """
+    stored = pictures * pixel_bytes / hw.store_bytes_per_cycle
+    apart = max(mac_cycles, stored * _up(rows, hw.map_block_rows) * _up(columns, hw.map_block_columns))
+    packed = max(mac_cycles, stored * rows * columns) + pictures * hw.pack_cycles
+    return pictures * hw.picture_cycles + min(apart, packed)
+
+
 def cpu_us(hw: Hardware, flops: float, nbytes: float) -> float:
     """A float op on one core of the host, without the overhead of a node."""
     return max(flops / (hw.cpu_gflops * 1e3), nbytes / (hw.cpu_gb_per_s * 1e3))

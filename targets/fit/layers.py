@@ -1,6 +1,6 @@
 """The J5's published compute time of each layer of one model beside the estimate's.
 
-    python targets/fit/layers.py [--march bayes]
+    python targets/fit/layers.py [--march bayes] [--fit]
 
 `bayes_layers.csv` has the layers of a MobileNetV2 for 32x32 pictures in batches of 256, with operations and compute
 time (DDR left out) as the vendor's performance report for the J5 gives them. The network is built from those rows,
@@ -12,18 +12,29 @@ from __future__ import annotations
 import argparse
 import csv
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
+from amounts import Amounts, Numbers, Vector
 from onnx import TensorProto, helper, numpy_helper
+from search import evolve
 
 from bpuc.flow.compile import compile_for_perf
 from bpuc.perf import estimate
 from bpuc.plugins import get_target
+from bpuc.program import Program
+from bpuc.target.hardware import Hardware
 
 BATCH = 256
+FREE = {
+    "sram_bytes_per_cycle": (16.0, 2000.0),
+    "store_bytes_per_cycle": (16.0, 2000.0),
+    "pack_cycles": (10.0, 400.0),
+    "picture_cycles": (1.0, 300.0),
+}
 ROWS = Path(__file__).with_name("bayes_layers.csv")
 
 
@@ -69,19 +80,47 @@ def build(rows: list[dict[str, Any]], batch: int = BATCH) -> onnx.ModelProto:
 
 def compare(rows: list[dict[str, Any]], march: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Each published row with its op of perf.json."""
+    perf = estimate(_program(rows, march), get_target(march))
+    ops = {node: op for op in perf["ops"] for node in op["onnx_nodes"]}
+    return [(row, ops[row["layer"]]) for row in rows]
+
+
+def _program(rows: list[dict[str, Any]], march: str) -> Program:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "layers.onnx"
         onnx.save(build(rows), path)
-        perf = estimate(compile_for_perf(str(path), march, {}), get_target(march))
-    ops = {node: op for op in perf["ops"] for node in op["onnx_nodes"]}
-    return [(row, ops[row["layer"]]) for row in rows]
+        return compile_for_perf(str(path), march, {})
+
+
+def fit(rows: list[dict[str, Any]], march: str, rounds: int = 60) -> tuple[dict[str, float], float]:
+    """The numbers of FREE with the least mean error over the rows, and that error."""
+    program = _program(rows, march)
+    nodes = {node: i for i, op in enumerate(program.ops) for node in op.onnx_nodes}
+    owners = {nodes[row["layer"]]: row["compute_us"] for row in rows}
+    work = sorted((ins for ins in program.instructions if ins.op in owners), key=lambda ins: ins.op)
+    ops = [ins.op for ins in work]
+    starts = [ops.index(op) for op in sorted(owners)]
+    published = np.array([owners[op] for op in sorted(owners)]).reshape(-1, 1)
+    amounts = Amounts(work)
+
+    def loss(numbers: Numbers) -> Vector:
+        times = np.add.reduceat(amounts.compute_us(numbers), starts)
+        return np.asarray(np.abs(times / published - 1).mean(0))
+
+    return evolve(loss, asdict(Hardware.of(get_target(march))), FREE, {}, rounds)
 
 
 def main() -> None:
     """Print each layer, then how many have the published operations, and the mean error of the compute time."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--march", default="bayes")
-    pairs = compare(read_rows(), parser.parse_args().march)
+    parser.add_argument("--fit", action="store_true", help="print numbers that fit the rows best")
+    args = parser.parse_args()
+    if args.fit:
+        found, error = fit(read_rows(), args.march)
+        print("\n".join(f"{name} = {found[name]:.3g}" for name in FREE), f"mean error {error:.1%}", sep="\n")
+        return
+    pairs = compare(read_rows(), args.march)
     errors = [op["compute_us"] / row["compute_us"] - 1 for row, op in pairs]
     for (row, op), error in zip(pairs, errors):
         what = f"{row['in_channels']:4.0f} -> {row['out_channels']:4.0f} {row['size']:2.0f}x{row['size']:<2.0f}"

@@ -71,6 +71,35 @@ def test_transposed_conv_counts_input_positions():
     assert compute_us(ins, HW) == pytest.approx(4 * 8 * 16 * 16 / 1e5)
 
 
+# results leave in blocks of 4 x 8 positions at 10 bytes a cycle; 100 cycles to start a picture, 50 to pack one
+MAPS = Hardware.of(
+    target(
+        store_bytes_per_cycle=10.0, map_block_rows=4.0, map_block_columns=8.0, picture_cycles=100.0, pack_cycles=50.0
+    )
+)
+
+
+def pictures(n, rows, columns):
+    return Conv(
+        op=0, x=dense(0, (n, 8, rows, columns)), y=dense(0, (n, 16, rows, columns)),
+        w=dense(0, (16, 8, 1, 1), space=Space.CONST),
+        strides=(1, 1), pads=(0,) * 4, dilations=(1, 1), group=1, lo=0, hi=1,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("ins", "cycles"),
+    [
+        (pictures(1, 4, 8), 100 + 4 * 8 * 16 / 10),  # its block is full
+        (pictures(3, 4, 7), 3 * (100 + 4 * 8 * 16 / 10)),  # one column is filled up
+        (pictures(3, 1, 1), 3 * (100 + 4 * 8 * 16 / 10)),  # 51.2 cycles for a block, 50 + 1.6 packed
+        (pictures(3, 5, 1), 3 * (100 + 50 + 5 * 16 / 10)),  # 102.4 for two blocks, 50 + 8 packed
+    ],
+)
+def test_small_maps_are_filled_up_or_packed(ins, cycles):
+    assert compute_us(ins, MAPS) == pytest.approx(cycles / 100)
+
+
 def test_matmul():
     ins = MatMul(op=0, a=dense(0, (2, 4, 8)), b=dense(0, (2, 8, 16)), y=dense(0, (2, 4, 16)), lo=0, hi=1)
     assert compute_us(ins, HW) == pytest.approx(8 * 16 * 8 / 1e5)
