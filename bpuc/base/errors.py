@@ -91,5 +91,6 @@ def did_you_mean(word: str, known: list[str]) -> str | None:
     """A hint naming the closest known words, or None when nothing is close."""
     import difflib
 
-    close = difflib.get_close_matches(word, list(dict.fromkeys(known)), n=3, cutoff=0.5)
+    known = list(dict.fromkeys(known))
+    close = [k for k in known if k.lower() == word.lower()] or difflib.get_close_matches(word, known, n=3, cutoff=0.5)
     return f"did you mean {', '.join(repr(c) for c in close)}?" if close else None

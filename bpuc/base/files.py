@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -79,6 +79,19 @@ def make_folder(path: str | os.PathLike[str]) -> Path:
 
 
 @contextmanager
+def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """As `make_folder`, for a block of work; when the block fails, the folders that were made and hold nothing go."""
+    missing = [p for p in (Path(path), *Path(path).parents) if not exists(p)]
+    try:
+        yield make_folder(path)
+    except BaseException:
+        with suppress(OSError):
+            for p in missing:
+                p.rmdir()
+        raise
+
+
+@contextmanager
 def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A file to write under a temporary name in the same folder; renamed over `path` when the block ends well.
 
@@ -112,8 +125,20 @@ def write_atomic(path: str | os.PathLike[str], data: bytes | str) -> None:
     Raises:
         FileError: the file cannot be written; what stood at `path` before is untouched.
     """
-    with atomic_file(path) as f:
-        f.write(data.encode("utf-8") if isinstance(data, str) else data)
+    write_together({os.fspath(path): data})
+
+
+def write_together(files: Mapping[str, bytes | str]) -> None:
+    """Write several files, all or none: each whole under a temporary name, and renamed when all are written.
+
+    Raises:
+        FileError: one cannot be written; what stood at the paths before is untouched.
+    """
+    with ExitStack() as stack:
+        for path, data in files.items():
+            f = stack.enter_context(atomic_file(path))
+            f.write(data.encode("utf-8") if isinstance(data, str) else data)
+            f.flush()
 
 
 def read_bytes(path: str | os.PathLike[str], what: str) -> bytes:
@@ -123,6 +148,9 @@ def read_bytes(path: str | os.PathLike[str], what: str) -> bytes:
         FileError: it is missing, a folder or not readable; the message says which `what` it should have been.
     """
     try:
+        mode = Path(path).stat().st_mode
+        if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+            raise FileError(f"cannot read {what} {path}: it is a device", want="a file")
         return Path(path).read_bytes()
     except (OSError, ValueError) as e:
         raise FileError(f"cannot read {what} {path}: {getattr(e, 'strerror', None) or e}") from e

@@ -50,6 +50,11 @@ class Calibration:
 
 def save_calibration(calibration: Calibration, path: str | os.PathLike[str]) -> None:
     """Write the file atomically; raises FileError."""
+    write_atomic(path, calibration_text(calibration))
+
+
+def calibration_text(calibration: Calibration) -> str:
+    """What the file holds."""
     c = calibration
     value = {
         "schema": SCHEMA,
@@ -71,7 +76,7 @@ def save_calibration(calibration: Calibration, path: str | os.PathLike[str]) -> 
         },
         "weights": {name: {"threshold": w, "axis": axis} for name, (w, axis) in c.weights.items()},
     }
-    write_atomic(path, json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
+    return json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
 
 
 def load_calibration(path: str | os.PathLike[str]) -> Calibration:
@@ -105,8 +110,21 @@ def load_calibration(path: str | os.PathLike[str]) -> Calibration:
         ) from e
     except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as e:
         raise FileError(
-            f"{path} is no valid calibration file: {type(e).__name__} {e}", hint="write it with `bpuc calibrate`"
+            f"{path} is no valid calibration file: {_fault(e)}", hint="write it with `bpuc calibrate`"
         ) from e
+
+
+def _fault(e: Exception) -> str:
+    """What is wrong with the text, in words of the file."""
+    if isinstance(e, json.JSONDecodeError):
+        return f"it is no JSON: {e}"
+    if isinstance(e, KeyError):
+        return f"there is no {e.args[0]!r}"
+    if isinstance(e, RecursionError):
+        return "its parts are nested too deeply"
+    return (
+        "a list stands where names are expected, or the like" if isinstance(e, (TypeError, AttributeError)) else str(e)
+    )
 
 
 def _no_constant(text: str) -> float:

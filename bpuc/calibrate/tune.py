@@ -45,6 +45,7 @@ CLIPPING = (32.0, 4.0, 1.0)
 _QMAX = 127
 
 
+@np.errstate(over="ignore", invalid="ignore")  # values near the end of float32 keep the observer's threshold
 def tune_thresholds(
     graph: Graph, ranges: Mapping[str, TensorRange], rows: Mapping[str, Rows], clipping: float = CLIPPING[0]
 ) -> dict[str, TensorRange]:

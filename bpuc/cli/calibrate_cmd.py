@@ -31,8 +31,8 @@ def command(model: str | None, output: str, export_qdq: str | None, resume: bool
     """
     from pathlib import Path
 
-    from bpuc.base.files import write_atomic
-    from bpuc.calibrate import save_calibration
+    from bpuc.base.files import write_together
+    from bpuc.calibrate.table import calibration_text
     from bpuc.flow.calibrate import calibrate
     from bpuc.flow.request import make_request
     from bpuc.flow.stages import qdq_model
@@ -43,10 +43,11 @@ def command(model: str | None, output: str, export_qdq: str | None, resume: bool
     calibration, prepared = calibrate(request, with_progress("calibrating"), part)
     for warning in dict.fromkeys(prepared.ctx.warnings):
         ui.warn(warning.message)
-    save_calibration(calibration, output)
+    files: dict[str, bytes | str] = {output: calibration_text(calibration)}
+    if export_qdq is not None:
+        files[export_qdq] = qdq_model(prepared, calibration)
+    write_together(files)
     if part is not None:
         part.unlink(missing_ok=True)
-    if export_qdq is not None:
-        write_atomic(export_qdq, qdq_model(prepared, calibration))
     counts = f"{several(len(calibration.tensors), 'tensor')}, {several(calibration.samples, 'sample')}"
     ui.note(f"{output}: {counts}, observer {calibration.observer}")

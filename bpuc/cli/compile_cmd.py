@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import json
+import shutil
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -43,44 +44,51 @@ def command(
     The binary runs bit-exactly in `bpuc run`; it does not run on a chip.
     """
     from bpuc.base.errors import ConfigError, UsageError
-    from bpuc.base.files import check_writable, make_folder, write_atomic
+    from bpuc.base.files import check_writable, new_folder, write_together
     from bpuc.flow.compile import compile_model
     from bpuc.flow.request import make_request
     from bpuc.perf import estimate
     from bpuc.perf.gates import check_gates
-    from bpuc.program import save_program
+    from bpuc.program.container import to_bytes
 
     request = make_request(model, **given)
     to = output or (str(request.config.output) if request.config and request.config.output else None)
     if to is None:
         missing = ConfigError if request.config else UsageError
         raise missing("no output was named", hint="give -o X.bpuc, or output_model_file_prefix in the YAML file")
-    if output is None:
-        make_folder(Path(to).parent)  # working_dir, which the vendor's tools make too
-    check_writable(to)
-    options.distinct({"output": to, "report": report}, {"model": str(request.model)})
-    compiled = compile_model(request, with_progress("calibrating"), assume=False)
-    program, ctx = compiled.program, compiled.prepared.ctx
-    for warning in program.report["warnings"]:
-        ui.warn(warning["message"])
-    perf = estimate(program, ctx.need_target())
-    save_program(program, to)
-    if report:
-        value = {**program.report, "source": {"path": str(request.model), **program.report["source"]}}
-        write_atomic(report, json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
+    # working_dir, which the vendor's tools make too
+    with new_folder(Path(to).parent) if output is None else nullcontext():
+        check_writable(to)
+        options.distinct({"output": to, "report": report}, {"model": str(request.model)})
+        compiled = compile_model(request, with_progress("calibrating"), assume=False)
+        program, ctx = compiled.program, compiled.prepared.ctx
+        for warning in program.report["warnings"]:
+            ui.warn(warning["message"])
+        perf = estimate(program, ctx.need_target())
+        files: dict[str, bytes | str] = {to: to_bytes(program)}
+        if report:
+            files[report] = ui.to_json(
+                {**program.report, "source": {"path": str(request.model), **program.report["source"]}}
+            )
+        write_together(files)
     ui.note(_summary(to, program.report, perf))
     check_gates(perf, max_latency_ms, fail_on)
 
 
 def _summary(to: str, report: dict[str, Any], perf: dict[str, Any]) -> str:
     from bpuc.report.cpucount import cpu_count
+    from bpuc.report.plain import wrap
+    from bpuc.report.values import several
 
     bpu = sum(n["device"] == "BPU" for n in report["nodes"])
     latency = perf["summary"]["latency_us"] / 1000
     share = report.get("int16_mac_share", 0.0)
     wide = f", int16 for {100 * share:.1f} % of the multiplications" if share else ""
     avoided = f", {len(report['avoided'])} avoided by shared scales" if report["avoided"] else ""
-    return (
-        f"{to}: simulated binary for {report['march']}\n  {bpu} BPU ops, {cpu_count(report['nodes'])}, "
-        f"{len(report['rescales'])} rescales{avoided}{wide}; estimate {latency:.3f} ms"
+    text = (
+        f"{several(bpu, 'BPU op')}, {cpu_count(report['nodes'])}, "
+        f"{several(len(report['rescales']), 'rescale')}{avoided}{wide}; estimate {latency:.3f} ms"
+    )
+    return f"{to}: simulated binary for {report['march']}\n" + wrap(
+        text, shutil.get_terminal_size().columns, "  ", "  "
     )

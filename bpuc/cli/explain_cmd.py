@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import click
 
 from bpuc.cli import options, ui
@@ -32,5 +34,5 @@ def command(binary: str, topic: str, name: str | None, json_to: str | None) -> N
         "certificates": explain_certificates,
         "refinements": explain.explain_refinements,
     }
-    text, value = told[topic](report, name), explain.records(report, topic, name)
+    text, value = told[topic](report, name, shutil.get_terminal_size().columns), explain.records(report, topic, name)
     ui.emit(text.rstrip("\n"), value, json_to)

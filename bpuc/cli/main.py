@@ -84,6 +84,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     # a polite kill unwinds, so that temporary files go
     signal.signal(signal.SIGTERM, _ended)
     signal.signal(signal.SIGINT, _ended)
+    _no_gaps()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
@@ -92,6 +93,17 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         # all is unwound; libraries that were stopped halfway may fall over in the interpreter's own clean-up
         os._exit(128 + _signals[0])
     sys.exit(code)
+
+
+def _no_gaps() -> None:
+    """Where the shell closed a standard stream, its number goes to the null device and not to the next file opened."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115 - lives as long as the process
 
 
 def _ended(signum: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001

@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from bpuc.base.files import write_atomic
 from bpuc.cli import options, ui
 from bpuc.perf.gates import CONDITIONS, check_gates
 
@@ -77,19 +76,20 @@ def command(
         other = _estimate(against, march or perf["march"], hardware, given, free=True)
         perf["against"] = compare(perf, other, Path(against).name)
         text = render_against(perf, name, width, top)
-    ui.emit(text.rstrip("\n"), perf, json_to)
+    files = {}
     if html_to:
         from bpuc.report.html import render_html
 
-        write_atomic(html_to, render_html(perf, name))
+        files[html_to] = render_html(perf, name)
     if csv_to:
         from bpuc.report.csvfile import render_csv
 
-        write_atomic(csv_to, render_csv(perf))
+        files[csv_to] = render_csv(perf)
     if trace_to:
         from bpuc.report.trace import render_trace
 
-        write_atomic(trace_to, render_trace(perf))
+        files[trace_to] = render_trace(perf)
+    ui.emit(text.rstrip("\n"), perf, json_to, files)
     check_gates(perf, max_latency_ms, fail_on)
 
 
@@ -140,11 +140,13 @@ def _all_marches(
         raise click.UsageError(f"{source} is compiled for one march; --march all takes a MODEL.onnx")
     document = estimate_marches(source, hardware, given)
     name = Path(source or "model").name
-    ui.emit(render_marches(document, name, shutil.get_terminal_size().columns).rstrip("\n"), document, json_to)
+    files = {}
     if html_to:
         from bpuc.report.html import render_marches_html
 
-        write_atomic(html_to, render_marches_html(document, name))
+        files[html_to] = render_marches_html(document, name)
+    text = render_marches(document, name, shutil.get_terminal_size().columns)
+    ui.emit(text.rstrip("\n"), document, json_to, files)
     for m in document["marches"]:
         if m["summary"] is not None:
             rescales = [{**r, "op": "Rescale", "device": "BPU"} for r in m["rescales"]]

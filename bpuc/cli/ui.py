@@ -6,14 +6,14 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import click
 
 from bpuc.base.errors import FileError
-from bpuc.base.files import check_writable, write_atomic
+from bpuc.base.files import check_writable, write_together
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -85,24 +85,24 @@ def json_option(f: F) -> F:
     )(f)
 
 
-def emit(text: str, value: Any, json_to: str | None) -> None:
+def emit(text: str, value: Any, json_to: str | None, files: Mapping[str, str] | None = None) -> None:
     """The result of a command: `text` on stdout, `value` as JSON where asked; ``-`` replaces the text.
+
+    files: what else to write, by path; with the JSON file all are written or none.
 
     Raises:
         FileError: the result cannot be written; stdout is closed and no file was named.
     """
     if sys.stdout is None and json_to in (None, "-"):
         raise FileError("standard output is closed, and the result goes there", hint="--json FILE keeps it")
-    if json_to != "-":
-        click.echo(text)
-    if json_to is not None:
-        write_json(value, json_to)
+    raw = "" if json_to is None else to_json(value)
+    written: dict[str, bytes | str] = dict(files or {})
+    if json_to not in (None, "-"):
+        written[json_to] = raw
+    write_together(written)
+    click.echo(raw if json_to == "-" else text, nl=json_to != "-")
 
 
-def write_json(value: Any, to: str) -> None:
-    """JSON to a file, or to stdout for ``-``; raises FileError. NaN and infinity are a bug and raise ValueError."""
-    raw = json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
-    if to == "-":
-        click.echo(raw, nl=False)
-    else:
-        write_atomic(to, raw)
+def to_json(value: Any) -> str:
+    """JSON as all files and stdout have it. NaN and infinity are a bug and raise ValueError."""
+    return json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False) + "\n"

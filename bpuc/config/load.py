@@ -97,9 +97,9 @@ def _where_to_find(loc: tuple[Any, ...]) -> str | None:
         section = _sections(section).get(part, section)  # else the name of an op: its keys are those of all
     close = did_you_mean(key, list(section.model_fields))
     for name, other in _sections(Document).items():
-        if key in other.model_fields:
+        if key in other.model_fields and name not in above:
             return f"it belongs under {name}"
-    return close
+    return close or (f"known here are {', '.join(section.model_fields)}" if above else None)
 
 
 def _sections(model: type[Section]) -> dict[str, type[Section]]:

@@ -55,7 +55,7 @@ def load(path: str | Path) -> Source:
     try:
         model.ParseFromString(data)
     except Exception as e:  # protobuf's DecodeError, whose module has no types
-        hint = COMPILED if data[:2] == b"PK" and path.suffix != ".npz" else HELP
+        hint = _hint(data, path)
         raise ModelError(f"{path} is no ONNX model, or a damaged one: {e}", where=str(path), hint=hint) from e
     if not data or not model.HasField("graph") or not model.graph.output:
         what = "the file is empty" if not data else "it holds no graph with outputs"
@@ -77,6 +77,15 @@ def load(path: str | Path) -> Source:
     if model.functions:
         model = onnx.inliner.inline_local_functions(model)
     return Source(path, model, opset, digest.hexdigest(), large)
+
+
+def _hint(data: bytes, path: Path) -> str:
+    """What to do about a file that is no ONNX model, by what it is instead."""
+    if data.startswith(b"version https://git-lfs"):
+        return "this is the pointer that Git LFS leaves in place of a large file: git lfs pull fetches the model"
+    if data[:200].lstrip().lower().startswith((b"<!doctype html", b"<html")):
+        return "this is a web page, as a download that went wrong leaves it: fetch the model again"
+    return COMPILED if data[:2] == b"PK" and path.suffix != ".npz" else HELP
 
 
 def _check_text(path: Path, graph: GraphProto) -> None:

@@ -24,6 +24,7 @@ class ChannelObserver:
         self._sums = np.zeros((2, channels))
         self._block = np.zeros((2, channels))
 
+    @np.errstate(over="ignore", invalid="ignore")  # sums of values near the end of float32
     def update(self, array: npt.NDArray[Any], moments: bool = True) -> None:
         """See an array of finite real values; without `moments` for its peaks alone."""
         x = np.ascontiguousarray(array, np.float32)

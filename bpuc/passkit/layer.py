@@ -86,11 +86,13 @@ class Layer:
     def _behind(self, sums: Array) -> Array:
         return sums if self.function is None else self.function(sums)
 
+    @np.errstate(over="ignore", invalid="ignore")  # values near the end of float32: no change is then better
     def _squares(self, target: Array, sums: Array) -> Floats:
         """Squared error of each channel."""
         difference = np.nan_to_num(self._behind(sums) - target)
         return np.asarray(np.square(difference).sum(0, dtype=np.float64))
 
+    @np.errstate(over="ignore", invalid="ignore")
     def _moments(self, want: Array, have: Array, weighted: bool) -> tuple[Floats, Floats]:
         """Sum of weighted errors and of weights, for each channel."""
         difference = want - have

@@ -111,7 +111,9 @@ def from_bytes(raw: bytes, where: str) -> Program:
     # the type is the first entry, stored as it is: the zip directory is not trusted before the checksum is verified
     if MIMETYPE not in raw[:128]:
         what = "is a zip archive but no .bpuc file" if raw[:2] == b"PK" else "is no .bpuc file"
-        raise FileError(f"{where} {what}", want="a file written by `bpuc compile`")
+        onnx = where.lower().endswith(".onnx")
+        hint = "an ONNX model is compiled first: bpuc compile; check and perf take it as it is" if onnx else None
+        raise FileError(f"{where} {what}", want="a file written by `bpuc compile`", hint=hint)
     if hashlib.sha256(raw[:-_SUM]).hexdigest().encode() != raw[-_SUM:]:
         raise FileError(f"{where} is damaged: the checksum of the file does not match", hint=again)
     try:

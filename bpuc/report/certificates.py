@@ -7,7 +7,7 @@ from typing import Any
 
 from bpuc.base.errors import ConfigError, did_you_mean
 from bpuc.report import values as v
-from bpuc.report.plain import table
+from bpuc.report.plain import table, wrap
 
 WIDTH = 80
 Record = Mapping[str, Any]
@@ -34,7 +34,7 @@ def certificates_of(report: Record, name: str | None = None) -> list[Record]:
     return wanted
 
 
-def explain_certificates(report: Record, name: str | None = None) -> str:
+def explain_certificates(report: Record, name: str | None = None, width: int = WIDTH) -> str:
     """A row an op, the fullest accumulator first; or all about one op.
 
     Raises:
@@ -46,7 +46,11 @@ def explain_certificates(report: Record, name: str | None = None) -> str:
     ordered = sorted(found, key=lambda c: -_share(c))
     rows = [[v.clean(c.get("node")), str(c.get("bound")), f"{_share(c):.2g} %", _type(c), _over(c)] for c in ordered]
     head = ["node", "accumulator at most", "of its type", "type", "peak / range"]
-    return table(head, rows, [False, True, True, False, True], WIDTH) + "\n"
+    note = (
+        "accumulator at most: what no input can exceed, and its share of the type; peak / range: largest value seen in "
+        "calibration over the largest that the result's type keeps (above 1 it is clipped)"
+    )
+    return table(head, rows, [False, True, True, False, True], width) + "\n\n" + wrap(note, width) + "\n"
 
 
 def _one(c: Record) -> list[str]:

@@ -19,7 +19,7 @@ WIDTH = 80
 Record = Mapping[str, Any]
 
 
-def explain_rescales(report: Record, name: str | None = None) -> str:
+def explain_rescales(report: Record, name: str | None = None, width: int = WIDTH) -> str:
     """Every rescale (or those of `name`: a rescale, node or tensor) with scales, reason, remedy; then the saving.
 
     Raises:
@@ -32,26 +32,26 @@ def explain_rescales(report: Record, name: str | None = None) -> str:
         out = [f"{v.several(len(found), 'rescale')}, {v.time(v.total(found, 'latency_us'))} (estimate)"]
     for r in found:
         head = f"{v.clean(r.get('name'))}: input {v.clean(r.get('input_index'))} of {v.clean(r.get('node'))}"
-        lines = [wrap(f"{head}, {v.time(r.get('latency_us'))}", WIDTH, "  "), wrap(scales_of(r), WIDTH, "    ", "  ")]
-        out.append("\n".join(lines + because(r, WIDTH, "  ") + _at_stake(r)))
+        lines = [wrap(f"{head}, {v.time(r.get('latency_us'))}", width, "  "), wrap(scales_of(r), width, "    ", "  ")]
+        out.append("\n".join(lines + because(r, width, "  ") + _at_stake(r, width)))
     if avoided:
-        out.append(_avoided(avoided))
+        out.append(_avoided(avoided, width))
     return "\n\n".join(out) + "\n"
 
 
-def _at_stake(r: Record) -> list[str]:
+def _at_stake(r: Record, width: int) -> list[str]:
     """Who refused, what it would cost them, and the remedy as lines of a configuration."""
     lines = []
     readers, bits = v.strings(r.get("readers")), v.number(r.get("bits_lost")) or 0.0
     if readers:
         cost = f" would lose {v.plain(bits, 2)} bits" if bits else ""
-        lines.append(wrap(f"at stake: {', '.join(map(v.clean, readers))}{cost}", WIDTH, " " * 12, "  "))
+        lines.append(wrap(f"at stake: {', '.join(map(v.clean, readers))}{cost}", width, " " * 12, "  "))
     if r.get("yaml"):
         lines += ["  in YAML:", *("    " + v.clean(line) for line in str(r["yaml"]).splitlines())]
     return lines
 
 
-def _avoided(avoided: list[Record]) -> str:
+def _avoided(avoided: list[Record], width: int) -> str:
     """What sharing removed: how many, how, the time that is saved, and what it does to accuracy."""
     free = [r for r in avoided if not v.number(r.get("bits_lost"))]
     paid = [v.number(r.get("bits_lost")) or 0.0 for r in avoided if r not in free]
@@ -65,11 +65,11 @@ def _avoided(avoided: list[Record]) -> str:
     ]  # fmt: skip
     head = ["node", "tensor", "us", "bits", "dB", "how"]
     note = "bits: lost by other readers; dB: less rounding noise at the concat with one rounding in place of two"
-    body = table(head, rows, [False, False, True, True, True, False], WIDTH, 1)
-    return "\n".join([wrap(text, WIDTH), body, wrap(note, WIDTH)])
+    body = table(head, rows, [False, False, True, True, True, False], width, 1)
+    return "\n".join([wrap(text, width), body, wrap(note, width)])
 
 
-def explain_placement(report: Record, name: str | None = None) -> str:
+def explain_placement(report: Record, name: str | None = None, width: int = WIDTH) -> str:
     """Where nodes run and why: all CPU nodes with their reasons, or everything about the nodes that `name` means.
 
     Raises:
@@ -77,7 +77,7 @@ def explain_placement(report: Record, name: str | None = None) -> str:
     """
     nodes = v.records(report, "nodes")
     if name is not None:
-        return "\n\n".join(_node(n) for n in _placed(report, name)) + "\n"
+        return "\n\n".join(_node(n, width) for n in _placed(report, name)) + "\n"
     cpu = [n for n in nodes if str(n.get("device")).upper() == "CPU"]
     segments = v.records(report, "segments")
     head = f"{v.several(len(nodes) - len(cpu), 'node')} on the BPU; {cpu_count(nodes)}"
@@ -86,28 +86,28 @@ def explain_placement(report: Record, name: str | None = None) -> str:
     for s in segments:
         if s.get("reason"):
             text = f"segment {v.clean(s.get('id'))} on the {v.clean(s.get('device'))}: {v.clean(s['reason'])}"
-            borders += [wrap(text, WIDTH, "  "), *other_place(s, WIDTH, "  ")]
-    return "\n\n".join([head, *(["\n".join(borders)] if borders else []), *(_node(n) for n in cpu)]) + "\n"
+            borders += [wrap(text, width, "  "), *other_place(s, width, "  ")]
+    return "\n\n".join([head, *(["\n".join(borders)] if borders else []), *(_node(n, width) for n in cpu)]) + "\n"
 
 
-def _node(n: Record) -> str:
+def _node(n: Record, width: int) -> str:
     device = v.clean(n.get("device"))
     place = f"{device}, segment {v.clean(n.get('segment'))}, {v.clean(n.get('dtype'))}"
-    lines = [wrap(f"{v.clean(n.get('name'))} ({v.clean(n.get('op'))}): {place}", WIDTH, "  ")]
+    lines = [wrap(f"{v.clean(n.get('name'))} ({v.clean(n.get('op'))}): {place}", width, "  ")]
     onnx = v.strings(n.get("onnx_nodes"))
     if onnx and onnx != [n.get("name")]:
-        lines.append(wrap("from ONNX nodes: " + ", ".join(map(v.clean, onnx)), WIDTH, "    ", "  "))
-    why = because(n, WIDTH, "  ")
+        lines.append(wrap("from ONNX nodes: " + ", ".join(map(v.clean, onnx)), width, "    ", "  "))
+    why = because(n, width, "  ")
     if not why:
         why = [
             "  reason: the march has this op on the BPU within its limits"
             if device == "BPU"
             else "  reason: not recorded"
         ]
-    return "\n".join(lines + why + other_place(n, WIDTH, "  "))
+    return "\n".join(lines + why + other_place(n, width, "  "))
 
 
-def explain_scales(report: Record, name: str | None = None) -> str:
+def explain_scales(report: Record, name: str | None = None, width: int = WIDTH) -> str:
     """All scales as a table, or one tensor: scale, threshold, observer, its group and what each member loses there.
 
     Raises:
@@ -116,18 +116,20 @@ def explain_scales(report: Record, name: str | None = None) -> str:
     tensors = [t for t in v.records(report, "tensors") if not t.get("constant")]
     if name is None:
         rows = [
-            [v.clean(t.get("name")), v.clean(t.get("dtype")), v.scale(t.get("scale")), v.scale(t.get("threshold")),
+            [v.clean(t.get("name")), v.clean(t.get("dtype")), v.span(t.get("scale")), v.span(t.get("threshold")),
              v.clean(t.get("observer")), v.clean(t.get("group"))]
             for t in tensors
         ]  # fmt: skip
         head = ["tensor", "dtype", "scale", "threshold", "observer", "group"]
-        body = table(head, rows, [False, False, True, True, False, False], WIDTH)
+        body = table(head, rows, [False, False, True, True, False, False], width)
         groups = v.several(len(v.records(report, "groups")), "group")
-        return f"{body}\n\n{v.several(len(rows), 'tensor')}, {groups} of shared scales\n"
-    return "\n\n".join(_tensor(report, t) for t in _tensors_named(report, name)) + "\n"
+        lists = any(isinstance(t.get("scale"), list) for t in tensors)
+        note = "\na..b: least and greatest of the scales of a tensor's channels" if lists else ""
+        return f"{body}\n\n{v.several(len(rows), 'tensor')}, {groups} of shared scales{note}\n"
+    return "\n\n".join(_tensor(report, t, width) for t in _tensors_named(report, name)) + "\n"
 
 
-def explain_refinements(report: Record, name: str | None = None) -> str:
+def explain_refinements(report: Record, name: str | None = None, width: int = WIDTH) -> str:
     """What was done for accuracy beyond thresholds, step by step, each with its gain."""
     found = _refinements_named(report, name)
     if not found:
@@ -136,7 +138,7 @@ def explain_refinements(report: Record, name: str | None = None) -> str:
     for r in found:
         where = f" at {v.clean(r.get('where'))}" if r.get("where") else ""
         text = f"{v.clean(r.get('step'))}{where}: {v.clean(r.get('what'))}; {v.clean(r.get('gain'))}"
-        out.append(wrap(text, WIDTH, "  "))
+        out.append(wrap(text, width, "  "))
     return "\n".join(out) + "\n"
 
 
@@ -204,14 +206,14 @@ def _tensors_named(report: Record, name: str) -> list[Record]:
     return wanted
 
 
-def _tensor(report: Record, t: Record) -> str:
+def _tensor(report: Record, t: Record, width: int) -> str:
     pairs = [
         ("shape", v.shape(t.get("shape"))), ("dtype", v.clean(t.get("dtype"))),
         ("scale", v.scale(t.get("scale"))), ("threshold", v.scale(t.get("threshold"))),
         ("axis", v.clean(t.get("axis"))), ("qmax", v.clean(t.get("qmax"))), ("observer", v.clean(t.get("observer"))),
     ]  # fmt: skip
-    lines = [wrap(v.clean(t.get("name")), WIDTH, "  ")]
-    lines += [wrap(x, WIDTH, " " * 13, f"  {k:10} ") for k, x in pairs if x != v.NONE]
+    lines = [wrap(v.clean(t.get("name")), width, "  ")]
+    lines += [wrap(x, width, " " * 13, f"  {k:10} ") for k, x in pairs if x != v.NONE]
     group = next((g for g in v.records(report, "groups") if g.get("id") == t.get("group")), None)
     if t.get("group") is None or group is None:
         return "\n".join([*lines, "  group      none: the scale is the tensor's own"])
@@ -219,14 +221,14 @@ def _tensor(report: Record, t: Record) -> str:
     lines.append(
         wrap(
             f"{v.clean(group.get('id'))}, threshold {v.scale(group.get('threshold'))}{reason}",
-            WIDTH,
+            width,
             " " * 13,
             "  group      ",
         )
     )
     bits = group.get("bits_lost") or {}
     rows = [[v.clean(m), v.plain(bits.get(m), 3)] for m in v.strings(group.get("tensors"))]
-    body = table(["member", "bits lost"], rows, [False, True], WIDTH - 4)
+    body = table(["member", "bits lost"], rows, [False, True], width - 4)
     return "\n".join(lines + ["    " + line for line in body.splitlines()])
 
 

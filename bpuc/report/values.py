@@ -170,6 +170,14 @@ def scale(value: Any) -> str:
     return NONE if v is None else f"{v:.6g}"
 
 
+def span(value: Any) -> str:
+    """As `scale`, but short for a table: ``0.012..0.034`` for a list."""
+    if not isinstance(value, list) or len(value) < 2:
+        return scale(value)
+    found = [v for v in map(number, value) if v is not None]
+    return f"{min(found):.3g}..{max(found):.3g}" if found else NONE
+
+
 def ratio(before: Any, after: Any) -> str:
     """How far two scales lie apart, as the larger over the smaller: ``x1.25``; "-" unless both are positive numbers."""
     a, b = number(before), number(after)

@@ -9,6 +9,7 @@ import numpy as np
 
 from bpuc.base.dtypes import DType, integers_as_floats
 from bpuc.base.errors import DataError, did_you_mean
+from bpuc.base.shapes import shape_hint
 from bpuc.program import Port, Program
 from bpuc.sim.engine import Array
 
@@ -107,8 +108,15 @@ def _samples(port: Port, array: Array) -> int | None:
     raise DataError(
         f"input '{port.name}' has shape {list(array.shape)}",
         want=f"{list(port.shape)}, or {['samples', *port.shape]}".replace("'", ""),
-        hint="one sample must have the shape that the model was compiled for",
+        hint=_hint(array.shape, port.shape),
     )
+
+
+def _hint(shape: tuple[int, ...], want: tuple[int, ...]) -> str:
+    """What to do about an array of another shape than one sample's."""
+    if len(shape) == len(want) and want[0] == 1 and shape[1:] == want[1:]:
+        return "samples have an axis of their own before the batch: array[:, None] has it"
+    return shape_hint(shape, want) or "one sample must have the shape that the model was compiled for"
 
 
 def _check_type(port: Port, array: Array) -> None:
