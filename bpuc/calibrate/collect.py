@@ -128,12 +128,14 @@ def _ranges(statistics: Statistics, wide: Callable[[str], bool], tune: bool) -> 
         is_wide, masked = wide(name), name in statistics.masked
         # with 15 bits there is nothing to win by clipping, unless an observer was asked to
         whole = tune and is_wide and max(-low, high) >= LEAST_THRESHOLD
+        threshold = float(max(-low, high) if whole else o.threshold(32767 if is_wide else 127))
         found[name] = TensorRange(
             float(low),
             float(high),
-            float(max(-low, high) if whole else o.threshold(32767 if is_wide else 127)),
+            threshold,
             MASKED if masked else "min_max" if whole else o.name,
             "int16" if is_wide else "int8",
             channels.get(name),
+            None if masked else o.tail(threshold),
         )
     return found

@@ -13,6 +13,7 @@ from bpuc.base.channels import ChannelStats
 from bpuc.base.dtypes import float32_positive
 from bpuc.base.errors import FileError
 from bpuc.base.files import read_bytes, write_atomic
+from bpuc.base.tail import Tail
 
 SCHEMA = "bpuc.calib/1"
 
@@ -22,6 +23,7 @@ class TensorRange:
     """Least and largest value seen, and the threshold that its observer chose (real values).
 
     channels: what was seen of each channel, where the tensor has channels.
+    tail: how many values lie beyond a magnitude, where the observer counted.
     """
 
     low: float
@@ -30,6 +32,7 @@ class TensorRange:
     observer: str
     dtype: str = "int8"
     channels: ChannelStats | None = None
+    tail: Tail | None = None
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,7 @@ def calibration_text(calibration: Calibration) -> str:
                 "threshold": t.threshold,
                 "observer": t.observer,
                 "dtype": t.dtype,
+                **({"tail": t.tail.to_text()} if t.tail is not None else {}),
                 **({"channels": t.channels.to_text()} if t.channels is not None else {}),
             }
             for name, t in c.tensors.items()
@@ -161,4 +165,5 @@ def _tensor(name: str, entry: Any, path: str | os.PathLike[str]) -> TensorRange:
         str(entry["observer"]),
         dtype,
         ChannelStats.from_text(entry["channels"]) if "channels" in entry else None,
+        Tail.from_text(entry["tail"]) if "tail" in entry else None,
     )

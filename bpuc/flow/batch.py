@@ -156,7 +156,7 @@ def _split_input(prepared: Prepared, spec: InputSpec) -> list[str]:
         frame = graph.new_tensor(x, f"{x.name}_{number}")
         frame.shape, frame.observer = (1, *x.shape[1:]), x.observer
         frames.append(frame)
-        for found in (ctx.ranges, ctx.channels, ctx.calibrated_dtypes, ctx.file_scales):
+        for found in (ctx.ranges, ctx.channels, ctx.tails, ctx.calibrated_dtypes, ctx.file_scales):
             if x.name in found:
                 found[frame.name] = found[x.name]  # type: ignore[assignment]
     graph.inputs[index : index + 1] = frames

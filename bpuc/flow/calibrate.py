@@ -270,6 +270,8 @@ def _take(ctx: PassContext, found: Mapping[str, TensorRange]) -> None:
         ctx.ranges[name] = Range(t.low, t.high, t.threshold, t.observer)
         if t.channels is not None:
             ctx.channels[name] = t.channels
+        if t.tail is not None:
+            ctx.tails[name] = t.tail
 
 
 def _tell_dead(prepared: Prepared, found: Mapping[str, TensorRange]) -> None:

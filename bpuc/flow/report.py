@@ -9,6 +9,7 @@ import numpy as np
 
 from bpuc import __version__
 from bpuc.base.dtypes import DType
+from bpuc.flow.clipped import clipped_values
 from bpuc.flow.remedies import cpu_remedy
 from bpuc.frontend.onnx_import import ImportedModel
 from bpuc.ir import Graph, Op, Tensor
@@ -53,7 +54,10 @@ def build_report(
         "avoided": [asdict(a) for a in ctx.avoided],
         "refinements": [asdict(r) for r in ctx.refinements],
         "passes": passes,
-        "certificates": [{**c, **_clipping(results[c["node"]], ctx)} for c in certificates],
+        "certificates": [
+            {**c, **_clipping(results[c["node"]], ctx), "clipped": clipped_values(results[c["node"]], ctx)}
+            for c in certificates
+        ],
         **(
             {"batch": {"size": ctx.batch_size, "inputs": {n: list(p) for n, p in ctx.batch.items()}}}
             if ctx.batch
@@ -124,6 +128,7 @@ def _tensor(tensor: Tensor, ctx: PassContext, groups: dict[str, int]) -> dict[st
         "observer": observer,
         "group": groups.get(tensor.name),
         "constant": tensor.const is not None,
+        "clipped": clipped_values(tensor, ctx),
         **({} if set(tensor.gain) == {1.0} else {"gain": list(tensor.gain), "gain_axis": tensor.gain_axis}),
     }
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bpuc.base.errors import DataError
+from bpuc.base.tail import Tail
 
 Self = TypeVar("Self", bound="Observer")
 
@@ -80,6 +81,10 @@ class Observer(ABC):
     @abstractmethod
     def _load(self, state: Mapping[str, Any]) -> None:
         """The inverse of `_state`."""
+
+    def tail(self, near: float) -> Tail | None:  # noqa: ARG002
+        """How many values lie beyond any magnitude, bin by bin near that one, where the observer has counted them."""
+        return None
 
     def threshold(self, qmax: int = 127) -> float:
         """The threshold for integers up to `qmax`; always finite and above zero."""

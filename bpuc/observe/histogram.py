@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bpuc.base.errors import ConfigError
+from bpuc.base.tail import Tail
 from bpuc.observe.base import as_float32
 
 OCTAVES = 16
@@ -165,6 +166,10 @@ class Histogram:
         """The middle of each bin, as `counts`."""
         edges = self.edges()
         return np.asarray((edges[:-1] + edges[1:]) / 2)
+
+    def tail(self, near: float | None = None) -> Tail:
+        """How many values lie beyond any magnitude, bin by bin near that one."""
+        return Tail.of(self.edges()[:-1], self.counts, self.max, self.sampling, near)
 
     def state(self) -> dict[str, Any]:
         """JSON form; only the bins that hold something."""

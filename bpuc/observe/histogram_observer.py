@@ -9,6 +9,7 @@ from typing import Any
 import numpy.typing as npt
 
 from bpuc.base.errors import ConfigError
+from bpuc.base.tail import Tail
 from bpuc.observe.base import Observer
 from bpuc.observe.histogram import Histogram, check_bins
 
@@ -63,6 +64,9 @@ class HistogramObserver(Observer):
 
     def range(self) -> tuple[float, float]:
         return self.histogram.lo, self.histogram.hi
+
+    def tail(self, near: float) -> Tail:
+        return self.histogram.tail(near)
 
     def _state(self) -> dict[str, Any]:
         return {"histogram": self.histogram.state()}

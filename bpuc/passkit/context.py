@@ -12,6 +12,7 @@ from bpuc.base.channels import ChannelStats
 from bpuc.base.dtypes import DType
 from bpuc.base.errors import ConfigError
 from bpuc.base.image import ImageInput
+from bpuc.base.tail import Tail
 from bpuc.config import NodeDtype
 from bpuc.config.qconfig import QuantRule
 from bpuc.ir import Graph, Op, Tensor
@@ -207,6 +208,8 @@ class PassContext:
     ranges: dict[str, Range] = field(default_factory=dict)
     # what calibration saw of the channels of a tensor
     channels: dict[str, ChannelStats] = field(default_factory=dict)
+    # how many values of a tensor lie beyond a magnitude, in the units of the ONNX model
+    tails: dict[str, Tail] = field(default_factory=dict)
     weights: dict[str, np.ndarray] = field(default_factory=dict)
     # scales in the model file, by tensor; the tensors that are fixed at them
     file_scales: dict[str, FileScale] = field(default_factory=dict)

@@ -85,6 +85,7 @@ MANIFEST = {
 }
 _SPAN = (Fixed((INT, INT)), None)
 _END = {"name": TEXT, "shape": SHAPE, "dtype": TEXT, "scale": ANY_SCALE, "image?": IMAGE, "note?": (TEXT, None)}
+CLIPPED = {"least": COUNT, "most": COUNT, "of": (COUNT, None), "sampling": POSITIVE}
 ALTERNATIVE = {"device": DEVICE, "here_us": NUMBER, "there_us": NUMBER, "more_us": {"*": NUMBER}}
 REPORT = {
     "schema?": TEXT,
@@ -105,6 +106,7 @@ REPORT = {
             "observer?": (TEXT, None),
             "group?": (INT, None),
             "constant?": YES_NO,
+            "clipped?": (CLIPPED, None),
             "gain?": SCALES,
             "gain_axis?": (INT, None),
         }
@@ -167,6 +169,7 @@ REPORT = {
             "float32_channels": (NUMBER, None),
             "over?": (NUMBER, None),
             "clipped_channels?": (NUMBER, None),
+            "clipped?": (CLIPPED, None),
         }
     ],
     "batch?": {"size": POSITIVE, "inputs": {"*": [TEXT]}},

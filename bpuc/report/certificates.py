@@ -44,13 +44,14 @@ def explain_certificates(report: Record, name: str | None = None, width: int = W
     if name is not None:
         return "\n\n".join("\n".join(_one(c)) for c in found) + "\n"
     ordered = sorted(found, key=lambda c: -_share(c))
-    rows = [[v.clean(c.get("node")), str(c.get("bound")), f"{_share(c):.2g} %", _type(c), _over(c)] for c in ordered]
-    head = ["node", "accumulator at most", "of its type", "type", "peak / range"]
+    rows = [[v.clean(c.get("node")), str(c.get("bound")), f"{_share(c):.2g} %", _type(c), _over(c),
+             clipped_share(c)] for c in ordered]  # fmt: skip
+    head = ["node", "accumulator at most", "of its type", "type", "peak / range", "clipped"]
     note = (
         "accumulator at most: what no input can exceed, and its share of the type; peak / range: largest value seen in "
-        "calibration over the largest that the result's type keeps (above 1 it is clipped)"
+        "calibration over the largest that the result's type keeps; clipped: how many values were beyond that"
     )
-    return table(head, rows, [False, True, True, False, True], width) + "\n\n" + wrap(note, width) + "\n"
+    return table(head, rows, [False, True, True, False, True, True], width) + "\n\n" + wrap(note, width) + "\n"
 
 
 def _one(c: Record) -> list[str]:
@@ -64,9 +65,34 @@ def _one(c: Record) -> list[str]:
     if proof is not None:
         lines.append(f"  requantization is proven equal in float32 for {100 * proof:.3g} % of the channels")
     lines.append(f"  largest value in calibration over the largest kept: {_over(c)}")
+    if c.get("clipped") is not None:
+        lines.append(f"  values of the result beyond the range, in calibration: {clipped_text(c)}")
     if c.get("clipped_channels") is not None:
         lines.append(f"  channels with clipped values: {100 * c['clipped_channels']:.3g} %")
     return lines
+
+
+def clipped_text(r: Record) -> str:
+    """How many values calibration saw beyond the range of a tensor or of an op's result."""
+    c = r.get("clipped")
+    if not isinstance(c, Mapping):
+        return v.NONE
+    least, most, of = int(c["least"]), int(c["most"]), c.get("of")
+    if not most:
+        return "none" if of is None else f"none of {of}"
+    count = str(most) if least == most else f"{least} to {most}"
+    every = f"; one value in {c['sampling']} was counted" if int(c.get("sampling") or 1) > 1 else ""
+    return f"{count} of {of} ({clipped_share(r)}{every})"
+
+
+def clipped_share(r: Record) -> str:
+    """The same in percent."""
+    c = r.get("clipped")
+    if not isinstance(c, Mapping):
+        return v.NONE
+    ends = [100 * int(c[k]) / max(int(c.get("of") or 1), 1) for k in ("least", "most")]
+    low, high = (f"{e:.3g}" for e in ends)
+    return f"{low} %" if low == high else f"{low} to {high} %"
 
 
 def _share(c: Record) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 
 from bpuc.base.errors import ConfigError, did_you_mean
 from bpuc.report import values as v
-from bpuc.report.certificates import certificates_of
+from bpuc.report.certificates import certificates_of, clipped_text
 from bpuc.report.cpucount import cpu_count
 from bpuc.report.plain import table, wrap
 from bpuc.report.text import because, other_place, saved, scales_of
@@ -211,6 +211,7 @@ def _tensor(report: Record, t: Record, width: int) -> str:
         ("shape", v.shape(t.get("shape"))), ("dtype", v.clean(t.get("dtype"))),
         ("scale", v.scale(t.get("scale"))), ("threshold", v.scale(t.get("threshold"))),
         ("axis", v.clean(t.get("axis"))), ("qmax", v.clean(t.get("qmax"))), ("observer", v.clean(t.get("observer"))),
+        ("clipped", clipped_text(t)),
     ]  # fmt: skip
     lines = [wrap(v.clean(t.get("name")), width, "  ")]
     lines += [wrap(x, width, " " * 13, f"  {k:10} ") for k, x in pairs if x != v.NONE]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from bpuc.base.errors import ConfigError
+from bpuc.base.errors import BpucError, ConfigError
 from bpuc.cli.main import cli
 from bpuc.program import save_program
 from bpuc.report.certificates import certificates_of
@@ -88,3 +88,33 @@ def test_explain_and_info(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no op with an accumulator named 'cnv'"):
         certificates_of(net.program.report, "cnv")
     net.run(x=int8s((1, 2, 4, 4)))
+
+
+def test_a_product_of_activations_that_could_overflow_is_refused(tmp_path: Path) -> None:
+    count = 1 << 17
+    with pytest.raises(BpucError, match=f"mm.*accumulator could reach {count << 14}, beyond int32"):
+        build(
+            tmp_path,
+            [node("MatMul", ["a", "b"], ["c"], "mm"), node("Relu", ["c"], ["y"], "relu")],
+            {"a": (1, 1, count), "b": (1, count, 1)},
+            scales={"a": 1.0, "b": 1.0, "y": 1.0},
+            anywhere=True,
+        )
+
+
+@pytest.mark.parametrize("dtype", [[], ["x=int16", "y=int16"]])
+def test_a_bias_beyond_int32_makes_the_weights_coarser(tmp_path: Path, dtype: list[str]) -> None:
+    w = np.array([[1.0], [1.0]], np.float32).reshape(2, 1, 1, 1)
+    net = build(
+        tmp_path,
+        [node("Conv", ["x", "w", "b"], ["c"], "conv"), node("Relu", ["c"], ["y"], "relu")],
+        {"x": (1, 1, 2, 2)},
+        constants={"w": w, "b": np.array([2.0**12, -(2.0**12)], np.float32)},
+        scales={"x": 2**-30, "y": 2.0**6},
+        dtype=dtype,
+    )
+    (c,) = net.program.report["certificates"]
+    # at a weight scale of 1 / 127 the biases would be 2**42 * 127 steps
+    assert c["bias"] == [-(2**30), 2**30]
+    x = int8s((1, 1, 2, 2))
+    np.testing.assert_array_equal(net.run(x=x.astype(np.int16) if dtype else x)["y"][0, :, 0, 0], [64, 0])
