@@ -123,7 +123,7 @@ class Prepared(BackendRep):  # type: ignore[misc]
                     graph = prepare_flow(
                         make_request(str(path), input_shape=shapes, **self._options), host_values, rounding=True
                     ).graph
-                    return FloatExecutor(graph, graph.output_names, threads=1)
+                    return FloatExecutor(graph, graph.output_names, threads=1, plain=True)
                 data = Path(folder) / "calib.npz"
                 arrays: dict[str, Any] = {n: a[None] for n, a in variable.items()}
                 np.savez(data, **arrays)

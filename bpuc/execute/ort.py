@@ -39,14 +39,18 @@ class _Evaluator:
             return [r if r is None or isinstance(r, list) else np.asarray(r) for r in self._evaluator.run(names, feeds)]
 
 
-def open_session(model: bytes, threads: int | None = None) -> Session:
+def open_session(model: bytes, threads: int | None = None, plain: bool = False) -> Session:
     """A session of onnxruntime; where that has no kernel for a node, onnx's own evaluator (slow) runs the model.
+
+    Args:
+        model: serialized. threads: of onnxruntime.
+        plain: node by node as the model says, where onnxruntime would choose faster forms with other rounding errors.
 
     Raises:
         Exception: of onnxruntime, where neither takes the model.
     """
     try:
-        return _open(model, threads, {})
+        return _open(model, threads, {}, plain)
     except Exception as first:
         try:
             return _Evaluator(model)
@@ -54,11 +58,13 @@ def open_session(model: bytes, threads: int | None = None) -> Session:
             raise first from None
 
 
-def _open(model: bytes, threads: int | None, arrays: Arrays) -> Session:
+def _open(model: bytes, threads: int | None, arrays: Arrays, plain: bool) -> Session:
     """A session of onnxruntime, which reads the constants `arrays` where they are; they have to outlive it."""
     options = ort.SessionOptions()
     # threads that spin while observers work would cost CPU time and win nothing
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    if plain:
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     # rounded values are computed as the model says, not by integer kernels in the place of several nodes
     options.add_session_config_entry("session.disable_quant_qdq", "1")
     options.log_severity_level = 4  # its errors come as exceptions
@@ -73,13 +79,13 @@ def _open(model: bytes, threads: int | None, arrays: Arrays) -> Session:
     return session
 
 
-def _open_sharing(export: Callable[[Arrays | None], bytes], threads: int | None) -> tuple[Session, Arrays]:
+def _open_sharing(export: Callable[[Arrays | None], bytes], threads: int | None, plain: bool) -> tuple[Session, Arrays]:
     """A session of a model whose large constants exist once, here and there, and those constants."""
     arrays: Arrays = {}
     try:
-        return _open(export(arrays), threads, arrays), arrays
+        return _open(export(arrays), threads, arrays, plain), arrays
     except Exception:  # onnx's own evaluator may run it; if not, onnxruntime's words on the whole model count
-        return open_session(export(None), threads), {}
+        return open_session(export(None), threads, plain), {}
 
 
 @cache
@@ -103,12 +109,13 @@ class FloatExecutor:
         graph: with float tensors.
         taps: names of tensors, graph inputs among them.
         threads: of onnxruntime; None leaves the choice to it.
+        plain: as for `open_session`.
 
     Raises:
         ModelError: a tap names no tensor.
     """
 
-    def __init__(self, graph: Graph, taps: Sequence[str], threads: int | None = None):
+    def __init__(self, graph: Graph, taps: Sequence[str], threads: int | None = None, plain: bool = False):
         self.inputs = {t.name: t for t in graph.inputs}
         self.taps = tuple(dict.fromkeys(taps))
         self._name = graph.name
@@ -117,13 +124,13 @@ class FloatExecutor:
         self._parts: list[_Part] = []
         for i, (ops, results) in enumerate(cut):
             with _refusals(graph.name):
-                opened = _open_sharing(partial(export_part, ops, results), threads)
+                opened = _open_sharing(partial(export_part, ops, results), threads, plain)
             later = {t.name for part, _ in cut[i + 1 :] for op in part for t in op.inputs if t is not None}
             reads = {t.name for op in ops for t in op.inputs if t is not None}
             self._parts.append(_Part(*opened, [t.name for t in results], reads, later))
         if computed and not cut:
             with _refusals(graph.name):
-                opened = _open_sharing(lambda a: export_float(graph, computed, a).SerializeToString(), threads)
+                opened = _open_sharing(lambda a: export_float(graph, computed, a).SerializeToString(), threads, plain)
             self._parts = [_Part(*opened, computed, {*self.inputs}, set())]
 
     def run(self, feeds: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
