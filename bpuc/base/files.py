@@ -12,6 +12,8 @@ from typing import BinaryIO
 
 from bpuc.base.errors import FileError
 
+LARGEST = 1 << 31  # bytes of a file that is read as a whole: protobuf ends there
+
 
 def check_writable(path: str | os.PathLike[str]) -> Path:
     """Refuse an output path that cannot become a regular file, before any work is done.
@@ -145,12 +147,30 @@ def read_bytes(path: str | os.PathLike[str], what: str) -> bytes:
     """The bytes of a file that the user named.
 
     Raises:
-        FileError: it is missing, a folder or not readable; the message says which `what` it should have been.
+        FileError: it is missing, a folder or a device, larger than 2 GB or not readable; the message says which `what`
+            it should have been.
     """
     try:
-        mode = Path(path).stat().st_mode
-        if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
-            raise FileError(f"cannot read {what} {path}: it is a device", want="a file")
-        return Path(path).read_bytes()
+        # a named pipe that nobody writes to ends at once; opened in the plain way it would never answer
+        fd = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0))
+        with os.fdopen(fd, "rb") as f:
+            status = os.fstat(fd)
+            if stat.S_ISFIFO(status.st_mode):
+                os.set_blocking(fd, True)
+                return _until(f, LARGEST)
+            if not stat.S_ISREG(status.st_mode):
+                raise OSError(0, "Is a directory" if stat.S_ISDIR(status.st_mode) else "it is a device")
+            if status.st_size > LARGEST:
+                raise OSError(0, f"it is larger than {LARGEST >> 20} MB")
+            return f.read()
     except (OSError, ValueError) as e:
         raise FileError(f"cannot read {what} {path}: {getattr(e, 'strerror', None) or e}") from e
+
+
+def _until(f: BinaryIO, most: int) -> bytes:
+    parts: list[bytes] = []
+    while part := f.read(1 << 20):
+        parts.append(part)
+        if len(parts) > most >> 20:
+            raise OSError(0, f"it is larger than {most >> 20} MB")
+    return b"".join(parts)

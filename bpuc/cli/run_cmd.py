@@ -18,7 +18,7 @@ import numpy as np
 from numpy.lib.format import MAGIC_PREFIX
 
 from bpuc.base.errors import DataError, FileError
-from bpuc.base.files import atomic_file, check_writable, is_folder
+from bpuc.base.files import atomic_file, check_writable, exists, is_file, is_folder
 from bpuc.cli import options, ui
 from bpuc.data.npz import read_header
 from bpuc.data.runtime import open_runtime
@@ -116,6 +116,8 @@ def _folder(path: str, program: Program) -> FolderSamples:
 
 def _arrays(path: str, program: Program, folder: Path) -> dict[str, Array]:
     """Arrays by input name; of an .npy, which has no name, the array of the program's one input."""
+    if exists(path) and not is_file(path):
+        raise FileError(f"cannot read inputs {path}: it is no regular file", want="an .npz file, an .npy or a folder")
     if len(program.inputs) == 1 and _is_npy(path):
         return {program.inputs[0].name: read_npy(path)}
     return read_npz(path, folder)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bpuc.base.errors import ConfigError, FileError, did_you_mean
+from bpuc.base.files import read_bytes
 
 TEMPLATES = ("default", "int16", "sensitive")
 _NAME = ("op_name", "name", "op", "mod_name", "node")
@@ -99,9 +100,9 @@ def read_table(path: Path) -> list[tuple[str, str, float]]:
         FileError: it cannot be read. ConfigError: it is no such table.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as e:
-        raise FileError(f"cannot read the table of sensitive ops {path}: {getattr(e, 'strerror', None) or e}") from e
+        text = read_bytes(path, "the table of sensitive ops").decode("utf-8")
+    except UnicodeDecodeError as e:
+        raise FileError(f"cannot read the table of sensitive ops {path}: {e}") from e
     try:
         if path.suffix.lower() == ".json":
             return table_rows(json.loads(text))

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bpuc.base.errors import did_you_mean
+from bpuc.base.errors import FileError, did_you_mean
+from bpuc.base.files import read_bytes
 from bpuc.config import values
 from bpuc.config.config import NodeDtype
 from bpuc.config.dtypes import Wishes
@@ -48,9 +49,9 @@ class QuantConfig:
         if isinstance(value, str):
             path = folder / value
             try:
-                value = json.loads(path.read_text(encoding="utf-8"))
-            except OSError as e:
-                return self._report.mistake(self._key, f"cannot read {path}: {e.strerror or e}")
+                value = json.loads(read_bytes(path, "quant_config"))
+            except FileError as e:
+                return self._report.mistake(self._key, e.message)
             except ValueError as e:
                 return self._report.mistake(self._key, f"{path} is no JSON: {e}")
         sections = {"model_config": self._model, "op_config": self._ops, "node_config": self._nodes}

@@ -76,13 +76,14 @@ def _read_raw(path: Path, spec: InputSpec, recipe: Recipe) -> Array:
     dtype = np.dtype(recipe.raw_dtype or "float32").newbyteorder("<")
     size = int(np.prod(spec.shape, dtype=np.int64))
     try:
-        raw = path.read_bytes()
+        bytes_there = path.stat().st_size
+        raw = path.read_bytes() if bytes_there == size * dtype.itemsize else b""
     except OSError as e:
         raise unreadable(path, e) from e
-    if len(raw) != size * dtype.itemsize:
-        as_bytes = recipe.raw_dtype is None and len(raw) == size
+    if bytes_there != size * dtype.itemsize:
+        as_bytes = recipe.raw_dtype is None and bytes_there == size
         raise DataError(
-            f"{path.name} has {len(raw)} bytes, which is not one sample of input {spec.name!r}",
+            f"{path.name} has {bytes_there} bytes, which is not one sample of input {spec.name!r}",
             where=str(path),
             want=f"{size * dtype.itemsize} bytes: {list(spec.shape)} of {dtype.name}",
             hint="it has the size of uint8; if so, set calibration_parameters.cal_data_type to uint8"

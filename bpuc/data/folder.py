@@ -110,8 +110,8 @@ def _listing(folder: Path) -> tuple[list[Path], list[Path], list[str]]:
     except OSError as e:
         raise FileError(f"cannot read folder {folder}: {e.strerror or e}") from e
     folders = [p for p in entries if p.is_dir()]
-    files = [p for p in entries if not p.is_dir() and kind_of(p)]
-    others = [p.name for p in entries if not p.is_dir() and not kind_of(p)]
+    files = [p for p in entries if p.is_file() and kind_of(p)]
+    others = [p.name for p in entries if not p.is_dir() and p not in files]
     warnings = [f"{folder}: files of no known kind are not used, such as {others[0]} ({len(others)})"] if others else []
     return folders, files, warnings
 

@@ -122,7 +122,7 @@ def test_external_data_at_a_place_that_no_file_has(place, tmp_path):
         imported(proto, tmp_path)
 
 
-@pytest.mark.parametrize("place", ["x" * 300, "a\0b", "\udcff.npz", ""])
+@pytest.mark.parametrize("place", ["x" * 300, "a\0b", "\udcff.npz", "", "/dev/zero", "/dev/full"])
 def test_paths_that_no_file_has_are_answered(place, tmp_path):
     program = commands.folder() / "m.bpuc"
     out = str(tmp_path / "out")

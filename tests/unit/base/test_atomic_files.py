@@ -6,7 +6,7 @@ import stat
 import pytest
 
 from bpuc.base.errors import FileError
-from bpuc.base.files import atomic_file, check_writable, make_folder, read_bytes, write_atomic
+from bpuc.base.files import LARGEST, atomic_file, check_writable, make_folder, read_bytes, write_atomic
 
 
 def test_new_and_replaced(tmp_path):
@@ -95,3 +95,27 @@ def test_a_folder_is_made_once_and_never_over_a_file(tmp_path):
         make_folder(tmp_path / "file")
     with pytest.raises(FileError, match="cannot write to the folder"):
         make_folder(tmp_path / "file" / "below")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
+def test_what_never_ends_is_not_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    assert read_bytes(tmp_path / "pipe", "the model") == b""  # nobody writes to it, and nobody waits
+    for device in ("/dev/zero", "/dev/full"):
+        with pytest.raises(FileError, match=r"cannot read the model .*a device"):
+            read_bytes(device, "the model")
+
+
+def test_a_pipe_is_read_to_its_end():
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "wb") as f:
+        f.write(b"abc" * 1000)
+    assert read_bytes(f"/dev/fd/{reading}", "the model") == b"abc" * 1000
+    os.close(reading)
+
+
+def test_a_file_beyond_protobuf_s_end_is_refused_unread(tmp_path):
+    with (tmp_path / "sparse").open("wb") as f:
+        f.truncate(LARGEST + 1)
+    with pytest.raises(FileError, match="larger than 2048 MB"):
+        read_bytes(tmp_path / "sparse", "the model")
