@@ -40,6 +40,7 @@ def calibrate_graph(
     partial: Partial | None = None,
     clipping: Sequence[float] = CLIPPING[:1],
     choose: Choose | None = None,
+    tell: Callable[[str], None] | None = None,
 ) -> dict[str, TensorRange]:
     """Ranges and thresholds of all tensors that are marked to be observed.
 
@@ -56,6 +57,7 @@ def calibrate_graph(
         pool: processes that take samples between them, instead of this one; the same result.
         clipping: with `tune`, the weights of clipping to try (`tune_thresholds`).
         choose: index of the best of several tables: tuned at the first weight, as observed, tuned at the other weights.
+        tell: takes what a user should know of the search of the observer `default`.
         partial: where to keep, and to find again, what has been seen.
 
     Raises:
@@ -90,7 +92,7 @@ def calibrate_graph(
     statistics.finish()
     found = _ranges(statistics, wide, tune)
     if few:
-        found = search(graph, found, statistics, few, threads)
+        found = search(graph, found, statistics, few, threads, tell)
     if not tune:
         return found
     # an observer that a tensor was given decides alone

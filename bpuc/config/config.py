@@ -71,7 +71,8 @@ class Config:
         data: folders of cal_data_dir, one an input in the order of `inputs`, or the one path of `bpuc: data`.
         raw_arrays: whether arrays in those folders still want mean and scale.
         data_dtype: element type of raw files, one an input or one for all.
-        random_data: calibration_type skip.
+        random_data: calibration_type skip, or no data on a march whose tools do without.
+        searches: the observer is that of calibration_type default, so that thresholds may still be tuned.
         dtypes: tensor, node or op type -> "int8" | "int16", as --dtype.
         node_dtypes: finer wishes of node_info and optimization, for one side of a node.
         output_dtype: set_model_output_int8 / int16.
@@ -92,6 +93,14 @@ class Config:
     random_data: bool = False
     observer: str | None = None
     observer_options: Mapping[str, float] = field(default_factory=dict)
+    searches: bool = False
+    effort: int | None = None
+    tune_thresholds: bool | None = None
+    channel_scales: bool | None = None
+    bias_correction: bool | None = None
+    adaptive_rounding: bool | None = None
+    auto_int16: bool | None = None
+    max_latency_loss: float | None = None
     dtypes: Mapping[str, str] = field(default_factory=dict)
     node_dtypes: tuple[NodeDtype, ...] = ()
     output_dtype: str | None = None

@@ -60,7 +60,8 @@ divides; results have one row a run.
 ## Raw files
 
 `bpuc: preprocess: arrays: raw` or `ready` settles it for both of the last rows. Raw files (`.bin` and the endings of
-the vendor's sample scripts) are float32 unless `cal_data_type` says otherwise.
+the vendor's sample scripts) are float32 unless `cal_data_type` says otherwise; in `cal_data_dir` also uint8, which the
+size of a file tells.
 """
 
 

@@ -12,7 +12,6 @@ from bpuc.config.config import NodeDtype
 
 NO_EFFECT = {
     "asymmetric": "scales are symmetric",
-    "bias_correction": "biases are not corrected",
     "lstm_batch_last": "recurrent layers keep the layout of the model",
     "run_fast": "it is internal to the vendor's tools",
 }
@@ -28,6 +27,7 @@ class Wishes:
     cpu: list[str] = field(default_factory=list)
     bpu: list[str] = field(default_factory=list)
     template: str | None = None
+    bias_correction: bool | None = None
     output_dtype: str | None = None
     notes: list[str] = field(default_factory=list)
 
@@ -55,22 +55,19 @@ def read_node_info(value: Any, wishes: Wishes) -> None:
 
 
 def _read_one(node: str, info: Mapping[Any, Any], wishes: Wishes) -> None:
-    sides: list[NodeDtype] = []
     for key, value in info.items():
         name = "ON" if key is True else str(key)  # YAML 1.1 reads a bare ON as true
         if name == "ON":
             device = values.one_of(("BPU", "CPU"), upper=True)(value)
             (wishes.bpu if device == "BPU" else wishes.cpu).append(node)
         elif match := re.fullmatch(r"InputType(\d*)", name):
-            sides.append(NodeDtype(node, "input", int(match[1]) if match[1] else None, values.dtype(value)))
+            wishes.node_dtypes.append(
+                NodeDtype(node, "input", int(match[1]) if match[1] else None, values.dtype(value))
+            )
         elif name == "OutputType":
-            sides.append(NodeDtype(node, "output", None, values.dtype(value)))
+            wishes.node_dtypes.append(NodeDtype(node, "output", None, values.dtype(value)))
         else:
             raise ValueError(f"{name!r} is none of ON, InputType, InputType0.., OutputType")
-    if {s.side for s in sides if s.index is None} == {"input", "output"} and len({s.dtype for s in sides}) == 1:
-        wishes.dtypes[node] = sides[0].dtype
-    else:
-        wishes.node_dtypes += sides
 
 
 def read_optimization(words: tuple[str, ...], wishes: Wishes) -> None:
@@ -87,6 +84,8 @@ def read_optimization(words: tuple[str, ...], wishes: Wishes) -> None:
             wishes.output_dtype = values.dtype(match[3])
         elif match:
             wishes.node_dtypes.append(NodeDtype(match[1], match[2], None, values.dtype(match[3])))
+        elif word == "bias_correction":
+            wishes.bias_correction = True
         elif word in NO_EFFECT:
             wishes.notes.append(f"{word} has no effect here: {NO_EFFECT[word]}")
         else:

@@ -55,7 +55,7 @@ def load_config(
     document = _document(lines.data, report)
     _check_fates(document, (), report)
     check_traps(document, report, march or document.model_parameters.march, cores or {})
-    config = to_config(document, report, marches, observers)
+    config = to_config(document, report, marches, observers, march or document.model_parameters.march)
     report.raise_mistakes()
     return config
 

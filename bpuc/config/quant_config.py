@@ -22,26 +22,27 @@ from bpuc.config.report import Report
 Key = tuple[Any, ...]
 QTYPE = re.compile(r"(int4|int16-ec|dual-int16|(b?float|int|mxint|mxfp|nvfp)\d+\w*)")
 NO_EFFECT = {
-    "num_bin": "the observer's option bins sets the histogram (bpuc: observer_opt)",
-    "max_num_bin": "the observer's option bins sets the histogram (bpuc: observer_opt)",
-    "per_channel": "activations have one scale a tensor",
     "asymmetric": "scales are symmetric",
-    "weight": "biases are not corrected",
-    "modelwise_search": "no search is made; `bpuc sensitivity` ranks the ops",
+    "num_sample": "biases are corrected by all that calibration saw",
+    "metric": "candidates are judged by cosine similarity, biases by the mean error",
     "subgraph_config": "name the nodes under bpuc: dtype",
 }
+BINS = {"num_bin": "bins", "max_num_bin": "max_bins"}
 
 
 class QuantConfig:
     """Reads one quant_config into wishes.
 
     Attributes:
-        calibration_type, max_percentile: as the keys of calibration_parameters, None where not given.
+        calibration_type, max_percentile, per_channel: as the keys of calibration_parameters, None where not given.
+        options: of the observer.
     """
 
     def __init__(self, key: Key, wishes: Wishes, report: Report):
         self.calibration_type: str | None = None
         self.max_percentile: float | None = None
+        self.per_channel: bool | None = None
+        self.options: dict[str, float] = {}
         self._key, self._wishes, self._report = key, wishes, report
 
     def read(self, value: Any, folder: Path) -> None:
@@ -71,28 +72,70 @@ class QuantConfig:
                 self._wishes.output_dtype = self._dtype(part, (*key, name)) or self._wishes.output_dtype
             elif name == "activation":
                 self._activation(part, (*key, name))
+            elif name == "weight":
+                self._weight(part, (*key, name))
+            elif name == "modelwise_search":
+                self._search(part, (*key, name))
             else:
-                self._other((*key, name), ["all_node_type", "model_output_type", "activation"])
+                known = ["all_node_type", "model_output_type", "activation", "weight", "modelwise_search"]
+                self._other((*key, name), known)
+
+    def _weight(self, value: Any, key: Key) -> None:
+        for name, part in self._items(value, key):
+            if name != "bias_correction":
+                self._other((*key, name), ["bias_correction"])
+                continue
+            self._wishes.bias_correction = True
+            for inner, _ in self._items(part, (*key, name)):
+                self._other((*key, name, inner), ["num_sample", "metric"])
+
+    def _search(self, value: Any, key: Key) -> None:
+        for name, part in self._items(value, key):
+            if name == "similarity":
+                try:
+                    self.options["similarity"] = values.fraction(part)
+                    self.calibration_type = self.calibration_type or "default"
+                except ValueError as e:
+                    self._report.mistake((*key, name), str(e))
+            elif name != "metric" or not str(part).startswith("cosine"):
+                self._other((*key, name), ["similarity", "metric"])
 
     def _activation(self, value: Any, key: Key) -> None:
         for name, part in self._items(value, key):
             try:
-                if name in ("calibration_type", "max_percentile") and values.blank(part):
+                if values.blank(part):
                     continue
                 if name == "calibration_type":
-                    kinds = values.split(part)
+                    kinds = [values.one_of(("max", "kl", "mix", "default"))(k) for k in values.split(part, ";,")]
+                    self.calibration_type = kinds[0] if len(kinds) == 1 else "default"
                     if len(kinds) > 1:
-                        self._report.note((*key, name), f"no search is made; {kinds[0]} is taken")
-                    self.calibration_type = values.one_of(("max", "kl", "mix", "default"))(kinds[0])
+                        text = "of several types the search of `default` takes the best, among max, percentile and kl"
+                        self._report.note((*key, name), text)
+                elif name in BINS:
+                    self.options[BINS[name]] = self._bins(part, (*key, name))
+                elif name == "per_channel":
+                    self.per_channel = values.flag(part)
                 elif name == "max_percentile":
                     many = part if isinstance(part, list) else [part]
                     self.max_percentile = values.fraction(many[0])
                     if len(many) > 1:
                         self._report.note((*key, name), f"no search is made; {many[0]} is taken")
                 else:
-                    self._other((*key, name), ["calibration_type", "max_percentile"])
+                    self._other((*key, name), ["calibration_type", "max_percentile", "per_channel", *BINS])
             except ValueError as e:
                 self._report.mistake((*key, name), str(e))
+
+    def _bins(self, value: Any, key: Key) -> int:
+        """A power of two that the histogram can have: the number or the next one above; of several the first."""
+        least = 129 if key[-1] == "num_bin" else 258
+        many = value if isinstance(value, list) else [value]
+        number = values.number(many[0])
+        if number != int(number) or number < least:
+            raise ValueError(f"a whole number from {least} on was expected, not {many[0]}")
+        bins = min(max(1 << (int(number) - 1).bit_length(), 512), 65536)
+        if bins != number or len(many) > 1:
+            self._report.note(key, f"{bins} is taken: histograms have a power of two of bins, from 512 to 65536")
+        return bins
 
     def _ops(self, value: Any, key: Key) -> None:
         for op, part in self._items(value, key):

@@ -120,29 +120,34 @@ class CalibrationParameters(Section):
     """Calibration."""
 
     cal_data_dir: Names | None = taken(
-        "folders of samples, one an input; their files are not normalized yet (see below)"
+        "folders of samples, one an input; their files are not normalized yet (see below); on nash, compiling without "
+        "it takes random data, as with calibration_type skip"
     )
     cal_data_type: Annotated[
         tuple[str, ...] | None,
         BeforeValidator(values.each(values.one_of(("float32", "uint8", "int8", "int16", "int32")))),
-    ] = taken("element type of raw files; without it float32")
+    ] = taken("element type of raw files; without it float32, or uint8 where the files have that size")
     calibration_type: Literal["default", "max", "kl", "mix", "skip", "load"] | None = taken(
-        "max: min_max, or percentile with max_percentile; kl; mix; skip: random data and min_max; default: the default "
-        "observer of bpuc; load: the scales in the model file (Q/DQ)"
+        "max: min_max, or percentile with max_percentile; kl; mix; skip: random data and min_max; default: the search "
+        "of the observer `default`, and then thresholds by their readers; load: the scales in the model file (Q/DQ)"
     )
     max_percentile: Fraction | None = taken("0.5 to 1, with calibration_type max")
     run_on_cpu: Names | None = taken("nodes or op types that run on the CPU")
     run_on_bpu: Names | None = taken("nodes or op types that run on the BPU where it can")
     optimization: Words | None = taken(
         "set_model_output_int8, set_model_output_int16, set_all_nodes_int16, set_{Op}_input_int8, "
-        "set_{Op}_output_int16 and so on are taken; asymmetric, bias_correction, lstm_batch_last and run_fast have no "
+        "set_{Op}_output_int16, bias_correction and so on are taken; asymmetric, lstm_batch_last and run_fast have no "
         "effect here"
     )
-    per_channel: Any = noted("activations have one scale a tensor, weights one a channel", False)
+    per_channel: Annotated[bool, BeforeValidator(values.flag)] | None = taken(
+        "true: activations have one scale a channel where their readers take it into their weights, as `bpuc: "
+        "channel_scales`; elsewhere one a tensor"
+    )
     preprocess_on: Any = noted("images are always read, resized and converted", False)
     quant_config: Any = taken(
-        "a mapping or a JSON file: all_node_type, model_output_type, calibration_type and max_percentile of the "
-        "activation, qtype and ON of ops and nodes, with int8 and int16; other dtypes and keys get a note"
+        "a mapping or a JSON file: all_node_type, model_output_type, calibration_type, max_percentile, num_bin, "
+        "max_num_bin (of kl) and per_channel of the activation, bias_correction of the weight, similarity of "
+        "modelwise_search, qtype and ON of ops and nodes, with int8 and int16; other dtypes and keys get a note"
     )
 
 
@@ -230,6 +235,13 @@ class BpucSection(Section):
     high_precision_outputs: bool | None = taken(
         "whether a last Conv or MatMul leaves its int32 accumulator; true without it"
     )
+    effort: int | None = taken("work spent on accuracy, 0 to 3; 1 without it", ge=0, le=3)
+    tune_thresholds: bool | None = taken("thresholds by the error at their readers")
+    channel_scales: bool | None = taken("scales a channel where they are free")
+    bias_correction: bool | None = taken("whether biases take the mean rounding error")
+    adaptive_rounding: bool | None = taken("weights rounded by the error of the result, from effort 2 on")
+    auto_int16: bool | None = taken("int16 where 8 bits cost most, from effort 2 on")
+    max_latency_loss: float | None = taken("what automatic int16 may cost, in percent of the latency", ge=0)
     template: Literal["default", "int16"] | None = taken("as one of quantize: templates")
     quantize: QuantizeSection | None = taken("the qconfig: templates and rules")
     run_on_cpu: Names | None = taken("as in calibration_parameters")

@@ -17,12 +17,16 @@ from bpuc.config.quantize import read_quantize
 from bpuc.config.report import Report
 from bpuc.config.schema import CalibrationParameters, Document
 
-OBSERVERS = {"max": "min_max", "kl": "kl", "mix": "mix", "skip": "min_max"}
+OBSERVERS = {"max": "min_max", "kl": "kl", "mix": "mix", "skip": "min_max", "default": "default"}
 CAL = "calibration_parameters"
 
 
 def to_config(
-    doc: Document, report: Report, marches: Collection[str] | None, observers: Collection[str] | None
+    doc: Document,
+    report: Report,
+    marches: Collection[str] | None,
+    observers: Collection[str] | None,
+    march: str | None = None,
 ) -> Config:
     """The configuration that a document describes; mistakes go to `report`, and what they touch is left out."""
     own, model, compiler = doc.bpuc, doc.model_parameters, doc.compiler_parameters
@@ -56,9 +60,17 @@ def to_config(
         data=tuple(_find(report.path.parent, d) for d in dirs),
         raw_arrays=(preprocess.arrays or ("ready" if own.data else "raw")) == "raw",
         data_dtype=doc.calibration_parameters.cal_data_type or (),
-        random_data=doc.calibration_parameters.calibration_type == "skip",
+        random_data=_random(doc, march, bool(dirs)),
         observer=observer,
         observer_options=options,
+        searches=observer == "default" and own.observer is None,
+        effort=own.effort,
+        tune_thresholds=own.tune_thresholds,
+        channel_scales=_first(own.channel_scales, quant_config.per_channel, doc.calibration_parameters.per_channel),
+        bias_correction=_first(own.bias_correction, wishes.bias_correction),
+        adaptive_rounding=own.adaptive_rounding,
+        auto_int16=own.auto_int16,
+        max_latency_loss=own.max_latency_loss,
         dtypes={**wishes.dtypes, **(own.dtype or {})},
         node_dtypes=tuple(w for w in wishes.node_dtypes if w.node not in (own.dtype or {})),
         output_dtype=wishes.output_dtype,
@@ -92,6 +104,19 @@ def _find(folder: Path, text: str) -> Path:
     """A path relative to the file's folder, or to the current one when it exists only there."""
     beside = folder / (Path(text).expanduser() if text.startswith("~/") else Path(text))
     return Path(text) if not exists(beside) and exists(text) else beside
+
+
+def _random(doc: Document, march: str | None, data: bool) -> bool:
+    """Whether random data stand in: with skip, and as the vendor's tool for nash does, where its file names no data."""
+    kind = doc.calibration_parameters.calibration_type
+    vendor = bool(doc.model_parameters.model_fields_set | doc.calibration_parameters.model_fields_set)
+    return kind == "skip" or (str(march).startswith("nash") and vendor and not data and kind != "load")
+
+
+def _first(*given: bool | None) -> bool | None:
+    """The first that is said; of the vendor's keys false says no more than that nothing was asked for."""
+    own, *others = given
+    return own if own is not None else next((True for v in others if v), None)
 
 
 def _check_known(
@@ -142,11 +167,16 @@ def _vendor_observer(
     percentile = cal.max_percentile if quant_config.max_percentile is None else quant_config.max_percentile
     if percentile is not None and kind not in ("max", "skip"):
         report.note((CAL, "max_percentile"), "it has no effect without calibration_type max")
-    if kind == "default":
-        report.note((CAL, "calibration_type"), "default takes bpuc's default observer; no search is made")
     if kind == "max" and percentile is not None and percentile < 1:
         return "percentile", {"percentile": round(100 * percentile, 10)}
-    return OBSERVERS.get(kind or ""), {}
+    name, options = OBSERVERS.get(kind or ""), dict(quant_config.options)
+    if "max_bins" in options:
+        options["bins"] = min(options.get("bins", 1024), options["max_bins"])
+    known = {"kl": ("bins", "max_bins"), "default": ("similarity",)}.get(name or "", ())
+    if set(options) - {*known}:
+        words = "num_bin and max_num_bin count with calibration_type kl, similarity with default"
+        report.note((CAL, "quant_config"), words)
+    return name, {k: v for k, v in options.items() if k in known}
 
 
 def _wishes(doc: Document, report: Report) -> tuple[Wishes, QuantConfig]:

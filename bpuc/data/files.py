@@ -77,6 +77,8 @@ def _read_raw(path: Path, spec: InputSpec, recipe: Recipe) -> Array:
     size = int(np.prod(spec.shape, dtype=np.int64))
     try:
         bytes_there = path.stat().st_size
+        if recipe.by_size and recipe.raw_dtype is None and bytes_there == size:
+            dtype = np.dtype(np.uint8)
         raw = path.read_bytes() if bytes_there == size * dtype.itemsize else b""
     except OSError as e:
         raise unreadable(path, e) from e

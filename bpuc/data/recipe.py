@@ -24,6 +24,7 @@ class Recipe:
         preprocess: how images are resized.
         normalize_arrays: whether arrays in files still want mean and scale.
         raw_dtype: element type of raw files; None means float32 by default.
+        by_size: whether raw files may be uint8 where `raw_dtype` is None and they have the size for it.
         pixels: set where samples are wanted in the format at run time, not as the float model takes them.
     """
 
@@ -31,6 +32,7 @@ class Recipe:
     preprocess: Preprocess = field(default_factory=Preprocess)
     normalize_arrays: bool = False
     raw_dtype: str | None = None
+    by_size: bool = False
     pixels: ImageInput | None = None
 
     def finish(self, array: npt.NDArray[Any], spec: InputSpec) -> npt.NDArray[Any]:
@@ -102,6 +104,7 @@ def recipes(inputs: Sequence[InputSpec], config: Config | None, *, from_config: 
             preprocess=config.preprocess,
             normalize_arrays=config.raw_arrays if from_config else config.preprocess.arrays == "raw",
             raw_dtype=raw.get(s.name),
+            by_size=from_config and config.raw_arrays,
         )
         for s in inputs
     }

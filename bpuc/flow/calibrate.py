@@ -120,6 +120,7 @@ def collect(
         partial=partial,
         clipping=CLIPPING if options.effort >= 2 else CLIPPING[:1],
         # on made-up samples there is nothing to win
+        tell=lambda text: prepared.ctx.warn("default-search", text),
         choose=choose if options.effort >= 1 and not request.random_data else None,
     )
     share_observers(prepared, tensors)
@@ -241,7 +242,8 @@ def ranges_of(
             raise ConfigError(
                 "nothing to choose scales from",
                 want="--calib X.calib.json, --data PATH or --random-data, or a model with Q/DQ nodes",
-                where=str(request.model),
+                where=str(request.config.path if request.config else request.model),
+                hint="in YAML: cal_data_dir, or calibration_type: skip for latency alone" if request.config else None,
             )
         fill(prepared.graph, ctx.ranges)
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -17,7 +17,7 @@ from bpuc.flow.twice import tell_twice_in_model
 from bpuc.frontend.onnx_export import export_float
 from bpuc.frontend.onnx_import import ImportedModel, import_model
 from bpuc.ir import Graph, Tensor
-from bpuc.passkit import PassContext, run_pipeline
+from bpuc.passkit import CompileOptions, PassContext, run_pipeline
 from bpuc.passkit.manager import Probe
 from bpuc.passkit.qconfig import find_matches, of_result
 from bpuc.plugins import get_target, pipeline, targets
@@ -55,16 +55,20 @@ def prepare(request: Request, host_values: bool = False, batch: int = 1, roundin
         request = replace(request, keep_stages=None)
     graph = model.graph
     graph.input_names = [t.name for t in graph.inputs]
+    names = _names(graph)
     _cut_at(graph, request.options.output_nodes)
+    options, gone = _without(request.options, names - _names(graph))
     inputs = [InputSpec(t.name, t.shape, t.dtype.value) for t in graph.inputs]
-    ctx = PassContext(options=request.options, rounded_by_file=rounded_by_file(model))
+    ctx = PassContext(options=options, rounded_by_file=rounded_by_file(model))
     ctx.target = get_target(request.march).with_given(request.hardware) if request.march else None
     ctx.marches = targets()
     for code, message, where in model.warnings:
         ctx.warn(code, message, where)
     for text in request.config.notes if request.config else ():
         ctx.warn("config", text)
-    ctx.matches = find_matches(graph, request.options.rules)
+    for name in gone:
+        ctx.warn("output-nodes", f"{name} leads to none of output_nodes and is not there", name)
+    ctx.matches = find_matches(graph, options.rules)
     ctx.known_types = {n for op in graph for n in (op.kind, op.onnx_type)}
     ctx.options = replace(ctx.options, fixed_scales={**_rule_scales(graph, ctx), **ctx.options.fixed_scales})
     tell_twice_in_model(graph, request.config, ctx)
@@ -86,6 +90,25 @@ def prepare(request: Request, host_values: bool = False, batch: int = 1, roundin
             ctx.warn("fixed-scale", f"--fixed-scale {name}: {name} was fused away and keeps no scale of its own", name)
     keep_stage(request, "optimized_float_model", graph)
     return Prepared(model, graph, ctx, inputs, passes, probe)
+
+
+def _names(graph: Graph) -> set[str]:
+    """Names of tensors and nodes, and op types."""
+    return {t.name for t in graph.tensors()} | {n for op in graph for n in (op.name, op.onnx_type, *op.origin)}
+
+
+def _without(options: CompileOptions, gone: Collection[str]) -> tuple[CompileOptions, list[str]]:
+    """The options without those for names that output_nodes has cut off, and these names."""
+    kept = replace(
+        options,
+        cpu=tuple(n for n in options.cpu if n not in gone),
+        bpu=tuple(n for n in options.bpu if n not in gone),
+        dtypes={n: d for n, d in options.dtypes.items() if n not in gone},
+        node_dtypes=tuple(d for d in options.node_dtypes if d.node not in gone),
+        rules=tuple(r for r in options.rules if r.match not in gone),
+    )
+    asked = [*options.cpu, *options.bpu, *options.dtypes, *(d.node for d in options.node_dtypes)]
+    return kept, sorted({*asked, *(r.match for r in options.rules)} & {*gone})
 
 
 def _rule_scales(graph: Graph, ctx: PassContext) -> dict[str, float]:

@@ -122,7 +122,7 @@ def make_request(
     fixed = dict(c.fixed_scales) if c else {}
     fixed |= {name: _scale(name, value) for name, value in (_pair(f, "--fixed-scale") for f in fixed_scale)}
     name = observer or (c.observer if c and c.observer else None) or "percentile"
-    named = bool(observer or observer_opt or (c and c.observer))
+    named = bool(observer or observer_opt or (c and c.observer and not c.searches))
     settings: dict[str, str | float] = {}
     if c and (observer is None or observer == c.observer):
         settings |= c.observer_options
@@ -155,13 +155,19 @@ def make_request(
         observer=name,
         observer_options=settings,
         observers=dict(parse(o) for o in observer_for),
-        effort=_first(effort, None, CompileOptions.effort),
+        effort=_first(effort, c.effort if c else None, CompileOptions.effort),
         # an observer that was named decides alone
-        tune=_first(tune_thresholds, None, effort != 0 and not named),
-        channel_scales=_first(channel_scales, None, CompileOptions.channel_scales),
-        bias_correction=_first(bias_correction, None, CompileOptions.bias_correction),
-        adaptive_rounding=_first(adaptive_rounding, None, CompileOptions.adaptive_rounding),
-        auto_int16=_first(auto_int16, None, CompileOptions.auto_int16),
+        tune=_first(
+            tune_thresholds,
+            c.tune_thresholds if c else None,
+            _first(effort, c.effort if c else None, 1) != 0 and not named,
+        ),
+        channel_scales=_first(channel_scales, c.channel_scales if c else None, CompileOptions.channel_scales),
+        bias_correction=_first(bias_correction, c.bias_correction if c else None, CompileOptions.bias_correction),
+        adaptive_rounding=_first(
+            adaptive_rounding, c.adaptive_rounding if c else None, CompileOptions.adaptive_rounding
+        ),
+        auto_int16=_first(auto_int16, c.auto_int16 if c else None, CompileOptions.auto_int16),
         output_nodes=c.output_nodes if c else (),
         output_dtype=c.output_dtype if c else None,
         node_dtypes=c.node_dtypes if c else (),
@@ -177,12 +183,12 @@ def make_request(
         config=c,
         data=Path(data) if data else None,
         calib=Path(calib) if calib else None,
-        random_data=random_data or bool(c and c.random_data and not data),
+        random_data=random_data or bool(c and c.random_data and not data and not calib),
         options=options,
         input_shapes=dict(_shape(s) for s in input_shape if not _SYMBOL.fullmatch(s)),
         symbols={m[1]: int(m[2]) for m in map(_SYMBOL.fullmatch, input_shape) if m},
         threads=threads,
-        max_latency_loss=max_latency_loss,
+        max_latency_loss=max_latency_loss if max_latency_loss is not None else c.max_latency_loss if c else None,
         unused_templates=templates.unused,
         dump_dir=Path(dump_dir) if dump_dir else c.dump_dir if c else None,
         keep_stages=Path(keep_stages) if keep_stages else c.keep_stages if c else None,

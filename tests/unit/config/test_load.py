@@ -8,6 +8,7 @@ import pytest
 
 from bpuc.base.errors import ConfigError, FileError
 from bpuc.config import InputConfig, NodeDtype, load_config
+from bpuc.observe.registry import make_observer
 
 MARCHES = ["bayes-e", "bernoulli2", "nash-e"]
 OBSERVERS = ["kl", "min_max", "mix", "percentile"]
@@ -72,18 +73,17 @@ compiler_parameters:
     assert c.inputs == (InputConfig(None, None, "rgb", "NCHW", "nv12", None, (), (0.003921568627451,)),)
     assert c.of_inputs(["images"]) == {"images": c.inputs[0]}
     assert (c.data, c.raw_arrays, c.data_dtype) == ((tmp_path / "calibration_f32",), True, ("float32",))
-    assert (c.observer, c.observer_options, c.random_data) == (None, {}, False)
-    assert c.dtypes == {"/model.10/m/m.0/attn/Softmax": "int16"}
+    assert (c.observer, c.observer_options, c.searches, c.random_data) == ("default", {}, True, False)
+    assert c.dtypes == {}
     assert c.node_dtypes == (
+        NodeDtype("/model.10/m/m.0/attn/Softmax", "input", None, "int16"),
+        NodeDtype("/model.10/m/m.0/attn/Softmax", "output", None, "int16"),
         NodeDtype("Softmax", "input", None, "int8"),
         NodeDtype("Softmax", "output", None, "int8"),
     )
     assert (c.run_on_bpu, c.run_on_cpu) == (("/model.10/m/m.0/attn/Softmax",), ())
     assert (c.compile_mode, c.optimize_level, c.core_num) == ("latency", "O3", None)
-    assert [n.split(": ")[1] for n in c.notes] == [
-        "calibration_parameters.calibration_type",
-        "compiler_parameters.jobs",
-    ]
+    assert [n.split(": ")[1] for n in c.notes] == ["compiler_parameters.jobs"]
 
 
 def test_a_file_for_x3_with_two_inputs(load, tmp_path):
@@ -171,16 +171,76 @@ def test_quant_config(load, tmp_path, in_file):
     value = "q.json" if in_file else QUANT_CONFIG.replace("\n", "\n   ")
     c = load(f"calibration_parameters:\n calibration_type: kl\n quant_config: {value}\nbpuc: {{dtype: {{m: int16}}}}")
     assert (c.templates.whole, c.output_dtype) == ("int16", "int8")
-    assert (c.observer, c.observer_options) == ("percentile", {"percentile": 99.9})
+    assert (c.observer, c.observer_options) == ("default", {"similarity": 0.995})
     assert c.dtypes == {"Conv": "int8", "m": "int16"}
     assert c.node_dtypes == (NodeDtype("n", "input", 0, "int16"),)
     assert c.run_on_bpu == ("n",)
     assert sorted(n.split(": ")[1].split(".")[-1] for n in c.notes) == [
         "calibration_type",
-        "modelwise_search",
-        "num_bin",
+        "max_percentile",
         "qtype",
+        "quant_config",
     ]
+
+
+ACTIVATION = "calibration_parameters: {quant_config: {model_config: {activation: {%s}}}}"
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("calibration_type: kl, num_bin: 1024, max_num_bin: 16384", {"bins": 1024, "max_bins": 16384}),
+        ("calibration_type: kl, num_bin: 1000", {"bins": 1024}),
+        ("calibration_type: kl, max_num_bin: 600", {"bins": 1024, "max_bins": 1024}),
+        ("calibration_type: kl, num_bin: [129, 4096]", {"bins": 512}),
+        ("calibration_type: max, max_percentile: 0.99", {"percentile": 99.0}),
+        ("calibration_type: max, num_bin: 1024", {}),
+    ],
+)
+def test_bins_of_quant_config(load, text, want):
+    c = load(ACTIVATION % text)
+    assert c.observer_options == want
+    # what is not taken as written is said
+    plain = "1024, max_num_bin: 16384" in text or "num_bin" not in text
+    assert (c.notes == ()) == plain
+    make_observer(c.observer, c.observer_options)
+
+
+def test_faulty_bins(mistakes):
+    mistakes(ACTIVATION % "num_bin: 128", "num_bin", "from 129 on")
+    mistakes(ACTIVATION % "max_num_bin: 1.5e3x", "max_num_bin", "a number")
+
+
+def test_the_rest_of_quant_config(load):
+    c = load(
+        "calibration_parameters:\n quant_config: {model_config: {activation: {per_channel: true}, weight: "
+        "{bias_correction: {num_sample: 4, metric: mse}}, modelwise_search: {similarity: 0.999, "
+        "metric: cosine-similarity}}}"
+    )
+    assert (c.channel_scales, c.bias_correction, c.searches) == (True, True, True)
+    assert (c.observer, c.observer_options) == ("default", {"similarity": 0.999})
+    assert sorted(n.split(": ")[1].split(".")[-1] for n in c.notes) == ["metric", "num_sample"]
+    assert load("calibration_parameters: {optimization: bias_correction}").bias_correction is True
+    off = load("calibration_parameters: {per_channel: True}\nbpuc: {channel_scales: false}")
+    assert off.channel_scales is False
+
+
+def test_nash_without_data_compiles_on_random_data(load):
+    file = "model_parameters: {march: %s}\ncalibration_parameters: {%s}"
+    assert load(file % ("nash-e", "calibration_type: max")).random_data
+    assert not load(file % ("nash-e", "cal_data_dir: d")).random_data
+    assert not load(file % ("nash-e", "calibration_type: load")).random_data
+    assert not load(file % ("bayes-e", "calibration_type: max")).random_data
+    assert not load("bpuc: {effort: 2}", march="nash-e").random_data
+
+
+def test_options_of_accuracy(load):
+    c = load(
+        "bpuc: {effort: 2, tune_thresholds: false, bias_correction: false, adaptive_rounding: true, auto_int16: false, "
+        "max_latency_loss: 5}"
+    )
+    found = (c.effort, c.tune_thresholds, c.bias_correction, c.adaptive_rounding, c.auto_int16, c.max_latency_loss)
+    assert found == (2, False, False, True, False, 5.0)
 
 
 def test_our_own_keys(load, tmp_path):
@@ -223,7 +283,8 @@ def test_our_shape_joins_the_input_without_a_name(load):
 
 
 @pytest.mark.parametrize(
-    ("kind", "observer"), [("max", "min_max"), ("kl", "kl"), ("mix", "mix"), ("skip", "min_max"), ("default", None)]
+    ("kind", "observer"),
+    [("max", "min_max"), ("kl", "kl"), ("mix", "mix"), ("skip", "min_max"), ("default", "default")],
 )
 def test_calibration_types(load, kind, observer):
     c = load(f"calibration_parameters: {{calibration_type: {kind}}}")
