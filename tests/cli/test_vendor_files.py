@@ -326,7 +326,7 @@ def test_compiles_as_it_is(bpuc: Any, name: str) -> None:
         ("x5 debug keys", "input_type_rt: nv12", "input_type_rt: rgb", "bt601_video goes with input_type_rt nv12"),
         ("x5 two inputs", '"x;z"', '""', "it is missing; there are values for 2 inputs"),
         ("x5 yuv444", "mean_value: 120, 121, 122", "mean_value: 120 121", "it has 2 numbers; rgb has 3 channels"),
-        ("s100 quant_config", "./quant.json", "./quand.json", "cannot read quand.json"),
+        ("s100 quant_config", "./quant.json", "./quand.json", "quand.json"),
         ("x5 nv12, int16 softmax", '"soft":', '"softt":', "softt"),
         ("x3 nv12, raw uint8", "onnx_model: 'image.onnx'", "caffe_model: a.caffemodel", "convert the Caffe model"),
     ],
