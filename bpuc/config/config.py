@@ -99,6 +99,7 @@ class Config:
     channel_scales: bool | None = None
     bias_correction: bool | None = None
     adaptive_rounding: bool | None = None
+    weight_clipping: bool | None = None
     auto_int16: bool | None = None
     max_latency_loss: float | None = None
     dtypes: Mapping[str, str] = field(default_factory=dict)

@@ -69,6 +69,7 @@ def to_config(
         channel_scales=_first(own.channel_scales, quant_config.per_channel, doc.calibration_parameters.per_channel),
         bias_correction=_first(own.bias_correction, wishes.bias_correction),
         adaptive_rounding=own.adaptive_rounding,
+        weight_clipping=own.weight_clipping,
         auto_int16=own.auto_int16,
         max_latency_loss=own.max_latency_loss,
         dtypes={**wishes.dtypes, **(own.dtype or {})},

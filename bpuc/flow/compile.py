@@ -128,10 +128,10 @@ def _judge(request: Request, prepared: Prepared, source: DataSource) -> Judge:
     """Float outputs are computed on first use: most models have nothing to judge."""
     made: list[OutputJudge] = []
 
-    def judge(graph: Graph, ctx: PassContext) -> Array:
+    def judge(graph: Graph, ctx: PassContext, by_channel: bool = False) -> Array:
         if not made:
             made.append(OutputJudge(graph, prepared.model, source, request.threads))
-        return made[0](graph, ctx)
+        return made[0](graph, ctx, by_channel)
 
     return judge
 

@@ -12,6 +12,7 @@ from itertools import islice
 
 import numpy as np
 
+from bpuc.calibrate.sensitivity import OutputError
 from bpuc.data import DataSource
 from bpuc.execute.ort import FloatExecutor
 from bpuc.frontend.onnx_import import ImportedModel
@@ -43,8 +44,9 @@ class OutputJudge:
         self._feeds = list(islice(iter(source), count))
         self._truth = [dict(executor.run(feed)) for feed in self._feeds]
 
-    def __call__(self, graph: Graph, ctx: PassContext) -> Array:
+    def __call__(self, graph: Graph, ctx: PassContext, by_channel: bool = False) -> Array:
         """SQNR in dB, float64 [samples, outputs]; `graph` and `ctx` stay as they are."""
+        error = OutputError(graph, ctx.channels)
         graph, ctx = graph.copy(), ctx.twin()
         ctx.judge, ctx.layers, ctx.options = None, None, replace(ctx.options, equalize=False)
         run_pipeline(graph, pipeline("quantize"), ctx, start=Stage.PLACED)
@@ -52,7 +54,11 @@ class OutputJudge:
         found = []
         for feed, truth in zip(self._feeds, self._truth):
             got = engine.run(feed)
-            found.append([closeness(truth[t], got[name])[1] for name, t in self._names.items()])
+            whole = np.array([closeness(truth[t], got[name])[1] for name, t in self._names.items()])
+            if by_channel:
+                noise = error(truth, {t: got[name] for name, t in self._names.items()})
+                whole = (whole - 10 * math.log10(max(noise, 1e-12))) / 2
+            found.append(whole)
         return np.array(found)
 
 

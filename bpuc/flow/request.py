@@ -87,6 +87,7 @@ def make_request(
     bias_correction: bool | None = None,
     auto_int16: bool | None = None,
     adaptive_rounding: bool | None = None,
+    weight_clipping: bool | None = None,
     high_precision_outputs: bool | None = None,
     max_latency_loss: float | None = None,
     threads: int | None = None,
@@ -167,6 +168,7 @@ def make_request(
         adaptive_rounding=_first(
             adaptive_rounding, c.adaptive_rounding if c else None, CompileOptions.adaptive_rounding
         ),
+        weight_clipping=_first(weight_clipping, c.weight_clipping if c else None, CompileOptions.weight_clipping),
         auto_int16=_first(auto_int16, c.auto_int16 if c else None, CompileOptions.auto_int16),
         output_nodes=c.output_nodes if c else (),
         output_dtype=c.output_dtype if c else None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -39,6 +39,7 @@ class CompileOptions:
     tune: let the readers of a tensor choose its threshold, starting from the observer's.
     channel_scales: scales per channel where they are free. bias_correction: the mean of rounding errors into biases.
     auto_int16: int16 for the tensors that need it most. adaptive_rounding: weights rounded by the error of the result.
+    weight_clipping: scales of weights by that error too.
     high_precision_outputs: results that only outputs and CPU ops read stay int32 accumulators.
     rules: the qconfig, for single ops and tensors. explicit_default: the default template was asked for by name.
     output_nodes: nodes or tensors that replace the model's outputs. output_dtype: int8 or int16 of the outputs.
@@ -64,6 +65,7 @@ class CompileOptions:
     bias_correction: bool = True
     auto_int16: bool = True
     adaptive_rounding: bool = True
+    weight_clipping: bool = True
     high_precision_outputs: bool = True
     rules: tuple[QuantRule, ...] = ()
     explicit_default: bool = False
@@ -190,9 +192,16 @@ class Avoided:
 Noise = Callable[[Tensor, Op, float, float, float], "float | None"]
 
 
-# SQNR in dB [samples, outputs] of the network's outputs on calibration data, if the graph (placed, still in float) were
-# quantized now under this context
-Judge = Callable[[Graph, "PassContext"], np.ndarray]
+class Judge(Protocol):
+    """The network's outputs on calibration data, if a graph (placed, still in float) were quantized now."""
+
+    def __call__(self, graph: Graph, ctx: PassContext, by_channel: bool = False) -> np.ndarray:
+        """SQNR in dB, float64 [samples, outputs].
+
+        Args:
+            by_channel: the mean of that and of the SQNR taken channel by channel, so that scores beside boxes count.
+        """
+
 
 # relative squared error of an op's result, with its first operand rounded to the given threshold per channel and its
 # weights replaced by these and rounded

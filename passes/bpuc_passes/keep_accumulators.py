@@ -38,11 +38,11 @@ class KeepAccumulators(Pass):
         for op in graph:
             if op.device != "BPU" or op.kind not in _KINDS:
                 continue
-            chain = _float_readers(graph, op)
+            chain = float_readers(graph, op)
             if not chain or _why_not(op, chain, ctx):
                 continue
             for tensor, axis in chain.items():
-                scale = _accumulator_scale(op)
+                scale = accumulator_scale(op)
                 tensor.quant = QuantParams(DType.INT32, scale, axis if len(scale) > 1 else None)
                 kept.add(tensor.name)
             changes.append(
@@ -64,12 +64,12 @@ class KeepAccumulators(Pass):
         for op in graph:
             rule = of_op(ctx.matches, op, "high_precision")
             if rule is not None and rule.high_precision and not any(t.name in kept for t in op.outputs):
-                chain = _float_readers(graph, op) if op.kind in _KINDS and op.device == "BPU" else {}
+                chain = float_readers(graph, op) if op.kind in _KINDS and op.device == "BPU" else {}
                 why = _why_not(op, chain, ctx) if chain else "it is no last Conv or MatMul on the BPU"
                 ctx.warn("output-precision", f"{rule.source}: {op.name} is not of high precision: {why}", op.name)
 
 
-def _float_readers(graph: Graph, op: Op) -> dict[Tensor, int | None]:
+def float_readers(graph: Graph, op: Op) -> dict[Tensor, int | None]:
     """The op's result and what it only moves on into, with the axis of the channels (None: they are torn apart).
 
     Empty where an op on the BPU computes with any of these tensors, or nothing reads them.
@@ -90,7 +90,23 @@ def _float_readers(graph: Graph, op: Op) -> dict[Tensor, int | None]:
     return found if ends else {}
 
 
-def _accumulator_scale(op: Op) -> tuple[float, ...]:
+def may_stay(graph: Graph, ctx: PassContext) -> tuple[set[Tensor], set[Tensor]]:
+    """What may leave as an accumulator, as far as that is known before there are scales; what cannot, as it is torn."""
+    found: set[Tensor] = set()
+    torn: set[Tensor] = set()
+    if not ctx.options.high_precision_outputs or not ctx.need_target().int32_outputs:
+        return found, torn
+    for op in graph:
+        if op.device != "BPU" or op.kind not in _KINDS or op.maybe(3) is not None:
+            continue
+        clamped = getattr(op.attrs, "low", None) is not None or getattr(op.attrs, "high", None) is not None
+        chain = float_readers(graph, op)
+        if not clamped:
+            (torn if None in chain.values() and with_weights(op) else found).update(chain)
+    return found, torn
+
+
+def accumulator_scale(op: Op) -> tuple[float, ...]:
     x, w = op.input(0).quant, op.input(1).quant
     assert x is not None, f"{op.name}: its operand has no scale"
     assert w is not None, f"{op.name}: its weights have no scale"
@@ -115,7 +131,7 @@ def _why_not(op: Op, chain: dict[Tensor, int | None], ctx: PassContext) -> str:
         return f"a type or scale is asked for {asked[0]}"
     if any(set(t.gain) != {1.0} for t in chain):
         return "its range was equalized"
-    if None in chain.values() and len(_accumulator_scale(op)) > 1:
+    if None in chain.values() and len(accumulator_scale(op)) > 1:
         return f"its channels, of one scale each, do not stay on one axis up to {list(chain)[-1].name}"
     return _too_large(op)
 
@@ -130,7 +146,7 @@ def _too_large(op: Op) -> str:
         sums = np.abs(by_channel(op, integer_weights(op))).sum(1) * largest[0]
         bias = op.maybe(2)
         if bias is not None:
-            sums = sums + np.abs(bias.value().astype(np.float64)) / np.asarray(_accumulator_scale(op))
+            sums = sums + np.abs(bias.value().astype(np.float64)) / np.asarray(accumulator_scale(op))
         bound = float(sums.max(initial=0))
     else:
         bound = float(op.input(0).shape[-1] * largest[0] * largest[1])
@@ -148,5 +164,5 @@ def _note(graph: Graph, tensor: Tensor, ctx: PassContext) -> str:
         return ""
     if op.kind not in _KINDS:
         return f"{op.onnx_type} {op.name} has no accumulator to leave as it is"
-    chain = _float_readers(graph, op)
+    chain = float_readers(graph, op)
     return _why_not(op, chain, ctx) if chain else f"an op on the BPU reads the result of {op.name} too"

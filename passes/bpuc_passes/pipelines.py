@@ -34,6 +34,7 @@ from bpuc_passes.scale_channels import ScaleChannels
 from bpuc_passes.share_scales import ShareScales
 from bpuc_passes.split_div import SplitDiv
 from bpuc_passes.take_file_scales import KeepFileScales, TakeFileScales
+from bpuc_passes.widen_ends import WidenEnds
 from bpuc_passes.widen_parts import WidenParts
 from bpuc_passes.widen_sensitive import WidenSensitive
 
@@ -59,7 +60,7 @@ def optimize() -> Sequence[Pass]:
 
 def place() -> Sequence[Pass]:
     """Devices and element types for one march."""
-    return (PlaceOps(), WidenParts(), WidenSensitive(), ChooseDtypes())
+    return (PlaceOps(), WidenParts(), WidenEnds(), WidenSensitive(), ChooseDtypes())
 
 
 def quantize() -> Sequence[Pass]:

@@ -51,7 +51,7 @@ class WidenParts(Pass):
         changes = []
         for part in kept:
             bits, tensors = found[part]
-            _widen(ctx, tensors)
+            widen(ctx, tensors)
             what = f"int16 for {tensors[0].name}"
             why = f"{part} would lose {bits:.2f} bits to values that it leaves out; the outputs gain {gain:.2f} dB"
             changes.append(Change(what, part, why))
@@ -86,13 +86,14 @@ def _score(
 ) -> np.ndarray:
     graph, ctx = graph.copy(), ctx.twin()
     for part in parts:
-        _widen(ctx, found[part][1])
+        widen(ctx, found[part][1])
     ChooseDtypes().run(graph, ctx)
     assert ctx.judge is not None
     return ctx.judge(graph, ctx)
 
 
-def _widen(ctx: PassContext, tensors: list[Tensor]) -> None:
+def widen(ctx: PassContext, tensors: list[Tensor]) -> None:
+    """Ask for int16 with the whole range that was seen."""
     ctx.calibrated_dtypes = {**ctx.calibrated_dtypes, **{t.name: "int16" for t in tensors}}
     for t in tensors:
         seen = ctx.ranges.get(t.name)

@@ -44,9 +44,9 @@ class WidenSensitive(Pass):
         budget = _MACS[ctx.int16_effort] * ctx.int16_budget
         budget = min(budget, _MOST - _taken(ctx, macs)) * sum(macs.values())
         rows = []
-        for group in _groups(graph):
+        for group in type_groups(graph):
             error = sum(ctx.sensitivity.get(t.name, 0.0) for t in group)
-            if error < _WORTH[ctx.int16_effort] * whole or not _able(graph, ctx, group):
+            if error < _WORTH[ctx.int16_effort] * whole or not may_widen(graph, ctx, group):
                 continue
             readers = dict.fromkeys(op for t in group for op, i in graph.uses(t) if i < 2)
             cost = sum(macs.get(op, 0.0) for op in readers)
@@ -76,7 +76,7 @@ def _taken(ctx: PassContext, macs: dict[Op, float]) -> float:
     return wide / max(sum(macs.values()), 1.0)
 
 
-def _groups(graph: Graph) -> list[list[Tensor]]:
+def type_groups(graph: Graph) -> list[list[Tensor]]:
     """Tensors that have one type: tied by movement or joined by a concat."""
     classes, _, edges = scale_classes(graph)
     sets = UnionFind(len(classes))
@@ -88,7 +88,7 @@ def _groups(graph: Graph) -> list[list[Tensor]]:
     return [g for g in found.values() if g]
 
 
-def _able(graph: Graph, ctx: PassContext, group: list[Tensor]) -> bool:
+def may_widen(graph: Graph, ctx: PassContext, group: list[Tensor]) -> bool:
     """Whether the march has int16 for every op around the group, and no user asked for another type."""
     asked = ctx.options.dtypes
     for t in group:

@@ -165,7 +165,7 @@ def _context(words: list[str]) -> tuple[PassContext, dict[str, object]]:
     return ctx, fields
 
 
-def _judge(gain: float, graph: Graph, ctx: PassContext) -> np.ndarray:
+def _judge(gain: float, graph: Graph, ctx: PassContext, by_channel: bool = False) -> np.ndarray:
     """Outputs that gain so many dB once something is int16, apart or together."""
     return np.full((2, len(graph.outputs)), 40 + gain * bool(ctx.int16 or ctx.apart or ctx.together))
 
