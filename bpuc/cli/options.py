@@ -196,7 +196,12 @@ _SHARED = (
         default=None,
         help="Weights rounded by the error of the result [from effort 2].",
     ),
-    click.option("--auto-int16/--no-auto-int16", default=None, help="int16 where 8 bits cost most [from effort 2]."),
+    click.option(
+        "--weight-clipping/--no-weight-clipping",
+        default=None,
+        help="Scales of weights by the error of the result [from effort 2].",
+    ),
+    click.option("--auto-int16/--no-auto-int16", default=None, help="int16 where 8 bits cost most [from effort 1]."),
     click.option(
         "--high-precision-outputs/--no-high-precision-outputs",
         default=None,

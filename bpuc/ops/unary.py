@@ -30,7 +30,8 @@ PARAMS: dict[str, dict[str, float]] = {
 
 
 def _sigmoid(x: Array) -> Array:
-    return np.asarray(np.exp(-np.logaddexp(0.0, -x)))
+    with np.errstate(over="ignore"):  # an infinite power gives 0
+        return np.asarray(1 / (1 + np.exp(-x)))
 
 
 def _softplus(x: Array) -> Array:

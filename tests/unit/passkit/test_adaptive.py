@@ -12,7 +12,7 @@ from bpuc.execute.ort import run_op
 from bpuc.ir import Op, Tensor
 from bpuc.ir.types import Array
 from bpuc.ops.attrs import ConvAttrs, MatMulAttrs
-from bpuc.passkit.adaptive import round_weights
+from bpuc.passkit.adaptive import clip_steps, round_weights
 from bpuc.passkit.patches import patches
 
 
@@ -34,6 +34,28 @@ def test_errors_of_equal_inputs_cancel() -> None:
 
 def test_inputs_that_are_never_alive_change_nothing() -> None:
     assert round_weights(np.array([[0.6, 1.2]]), np.array([0.5]), np.zeros((2, 2))).tolist() == [[1.0, 2.0]]
+
+
+def test_a_large_weight_of_a_quiet_input_is_clipped() -> None:
+    # 1.0 is read from an input with hardly any power; 36.6 steps of 1/127 are 61 of 0.6/127
+    w = np.array([[1.0, 61 * 0.6 / 127]])
+    assert clip_steps(w, np.array([1 / 127]), np.diag([1e-9, 1.0])) == pytest.approx(0.6 / 127)
+    assert clip_steps(w, np.array([1 / 127]), np.diag([1.0, 1.0])) == pytest.approx(1 / 127)
+
+
+def test_clipping_is_by_the_error_of_the_result_in_every_row() -> None:
+    rng = np.random.default_rng(5)
+    w, x = rng.standard_t(2, (6, 20)), rng.normal(size=(200, 20)) * np.exp(rng.normal(size=20))
+    h = x.T @ x / 200
+    steps = np.abs(w).max(1) / 127
+    found = clip_steps(w, steps, h)
+    assert (found <= steps).all()
+    for row, step, new in zip(w, steps, found):
+        errors = {}
+        for part in (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.6, 0.5):
+            q = np.clip(np.floor(row / (step * part) + 0.5), -127, 127) * step * part
+            errors[step * part] = np.square(x @ (row - q)).mean()
+        assert errors[new] == pytest.approx(min(errors.values()))
 
 
 @pytest.mark.parametrize("seed", range(8))
