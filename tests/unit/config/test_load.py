@@ -236,11 +236,12 @@ def test_nash_without_data_compiles_on_random_data(load):
 
 def test_options_of_accuracy(load):
     c = load(
-        "bpuc: {effort: 2, tune_thresholds: false, bias_correction: false, adaptive_rounding: true, weight_clipping: false, auto_int16: false, "
-        "max_latency_loss: 5}"
+        "bpuc: {effort: 2, tune_thresholds: false, bias_correction: false, adaptive_rounding: true, auto_int16: false, "
+        "weight_clipping: false, max_latency_loss: 5}"
     )
     found = (c.effort, c.tune_thresholds, c.bias_correction, c.adaptive_rounding, c.auto_int16, c.max_latency_loss)
     assert found == (2, False, False, True, False, 5.0)
+    assert c.weight_clipping is False
 
 
 def test_our_own_keys(load, tmp_path):
