@@ -140,7 +140,12 @@ _SHARED = (
     ),
     click.option("--share", multiple=True, metavar="TENSOR", help="It takes its concat's scale, whatever it loses."),
     click.option("--keep-scale", multiple=True, metavar="TENSOR", help="It keeps its own scale at concats."),
-    click.option("--max-bits-lost", type=AtLeastZero(), metavar="N", help="Bits that other readers may lose [1.5]."),
+    click.option(
+        "--max-bits-lost",
+        type=AtLeastZero(),
+        metavar="N",
+        help="Bits that other readers may lose at most [1.5, more where the measured error allows].",
+    ),
     click.option(
         "--qat-scales",
         type=click.Choice(["fold", "strict"]),

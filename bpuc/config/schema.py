@@ -230,7 +230,9 @@ class BpucSection(Section):
     share: Names | None = taken("tensors that take their concat's scale, whatever they lose")
     keep_scale: Names | None = taken("tensors that keep their own scale at concats")
     qat_scales: Literal["fold", "strict"] | None = taken("how scales in the model file (Q/DQ) are kept")
-    max_bits_lost: float | None = taken("bits that other readers of a tensor may lose to a shared scale", ge=0)
+    max_bits_lost: float | None = taken(
+        "most bits that other readers of a tensor may lose to a shared scale; without it 1.5, more where measured", ge=0
+    )
     equalize: bool | None = taken("whether range ratios of concat branches move into weights")
     high_precision_outputs: bool | None = taken(
         "whether a last Conv or MatMul leaves its int32 accumulator; true without it"

@@ -14,7 +14,7 @@ from bpuc.data import DataSource
 from bpuc.flow.batch import in_batches
 from bpuc.flow.calibrate import Progress, open_source, ranges_of
 from bpuc.flow.images import image_inputs
-from bpuc.flow.judge import OutputJudge, affordable
+from bpuc.flow.judge import OutputJudge, affordable, most_trials
 from bpuc.flow.prepare import Prepared, prepare
 from bpuc.flow.qat import check_complete, without_scale
 from bpuc.flow.refine import afford, measure
@@ -80,7 +80,7 @@ def compile_prepared(request: Request, prepared: Prepared, source: DataSource | 
         ctx.measure = partial(_measure, source, request.threads)
         ctx.trial = partial(_trial, source, request.threads)
         if ctx.options.effort >= 1 and affordable(graph):
-            ctx.judge = _judge(request, prepared, source)
+            ctx.judge, ctx.judged, ctx.most_trials = _judge(request, prepared, source), True, most_trials(graph)
         measure(request, prepared, source)
         afford(request, prepared)
         if ctx.options.effort >= 1:

@@ -22,7 +22,7 @@ from bpuc.flow.judge import MOST_MACS, affordable, closeness, float_outputs
 from bpuc.flow.prepare import Prepared
 from bpuc.flow.refine import quantized_copy
 from bpuc.lower import lower
-from bpuc.passkit.context import CompileOptions, Range, Refinement
+from bpuc.passkit.context import Range, Refinement
 from bpuc.passkit.macs import macs_of
 from bpuc.sim.fast.engine import FastEngine
 
@@ -30,8 +30,6 @@ from bpuc.sim.fast.engine import FastEngine
 SAMPLES = {1: 4, 2: 8, 3: 16}
 # dB that another than the first table must win
 _WORTH = 0.25
-# thresholds are per tensor and do not hang on how a compile shares them: concats join in the default way
-_MOST_LOST = CompileOptions().max_bits_lost
 
 Table = Mapping[str, TensorRange]
 
@@ -69,7 +67,8 @@ def closeness_of(
     graph, types = prepared.graph, prepared.model.input_types
     channels = {n: t.channels for n, t in tables[0].items() if t.channels is not None}
     error, names = OutputError(graph, channels), float_outputs(graph)
-    options = replace(prepared.ctx.options, share_scales="auto", max_bits_lost=_MOST_LOST, shared=(), keep_scales=())
+    # thresholds are per tensor and do not hang on how a compile shares them: concats join in the default way
+    options = replace(prepared.ctx.options, share_scales="auto", max_bits_lost=None, shared=(), keep_scales=())
     samples = spread_samples(source, source.samples, count)
     executor = FloatExecutor(graph, list(names.values()), threads)
     truth = [dict(executor.run(s)) for s in samples]

@@ -24,9 +24,12 @@ from bpuc.passkit.macs import macs_of
 from bpuc.plugins import pipeline
 from bpuc.sim.fast.engine import FastEngine
 
-# samples of a trial, fewer where a model is so large that they would be more than these multiply-accumulates; at least
-# two are needed to tell a gain from chance, so larger models are not judged
-SAMPLES, LEAST_SAMPLES, MOST_MACS = 8, 2, 200e9
+# Samples of a trial, fewer where they would be more than so many multiply-accumulates. At least two are needed to tell
+# a gain from chance, so models of which two are more than the second number are not judged.
+SAMPLES, LEAST_SAMPLES, TRIAL_MACS, MOST_MACS = 8, 2, 40e9, 200e9
+# Trials of one search, and multiply-accumulates of all of them together: work and not time, so that every run does the
+# same.
+TRIALS, SEARCH_MACS = (2, 12), 250e9
 
 
 class OutputJudge:
@@ -39,7 +42,7 @@ class OutputJudge:
     def __init__(self, graph: Graph, model: ImportedModel, source: DataSource, threads: int | None):
         self._types, self._threads = model.input_types, threads
         self._names = float_outputs(graph)
-        count = min(SAMPLES, int(MOST_MACS // max(sum(map(macs_of, graph)), 1)))
+        count = _samples(graph)
         executor = FloatExecutor(graph.copy(), list(self._names.values()), threads)
         self._feeds = list(islice(iter(source), count))
         self._truth = [dict(executor.run(feed)) for feed in self._feeds]
@@ -60,6 +63,17 @@ class OutputJudge:
                 whole = (whole - 10 * math.log10(max(noise, 1e-12))) / 2
             found.append(whole)
         return np.array(found)
+
+
+def most_trials(graph: Graph) -> int:
+    """How many trials a search may take, fewer for larger models."""
+    work = _samples(graph) * max(sum(map(macs_of, graph)), 1)
+    return max(TRIALS[0], min(TRIALS[1], int(SEARCH_MACS // work)))
+
+
+def _samples(graph: Graph) -> int:
+    fits = int(TRIAL_MACS // max(sum(map(macs_of, graph)), 1))
+    return max(LEAST_SAMPLES, min(SAMPLES, fits))
 
 
 def affordable(graph: Graph) -> bool:

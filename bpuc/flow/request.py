@@ -148,7 +148,7 @@ def make_request(
         qat_scales=_first(qat_scales, c.qat_scales if c else None, "fold"),
         shared=(*(c.shared if c else ()), *share),
         keep_scales=(*(c.keep_scales if c else ()), *keep_scale),
-        max_bits_lost=_first(max_bits_lost, c.max_bits_lost if c else None, CompileOptions.max_bits_lost),
+        max_bits_lost=c.max_bits_lost if max_bits_lost is None and c else max_bits_lost,
         template=templates.whole,
         explicit_default=templates.explicit,
         rules=(*rules, *(c.rules if c else ()), *templates.rules),

@@ -33,7 +33,8 @@ class CompileOptions:
     observer, observer_options: how activations are calibrated. observers: tensor, node or op type -> one of its own.
     share_scales: auto, always or never.
     equalize: move range ratios between the branches of a concat into weights, by measured error.
-    max_bits_lost: what a member with other readers may lose to a shared scale. shared, keep_scales: tensors that take
+    max_bits_lost: what a member with other readers may lose to a shared scale, whatever is measured; None: 1.5, more
+    where the measured error allows it. shared, keep_scales: tensors that take
     their concat's scale whatever it costs, and those that keep their own.
     effort: how much is done for accuracy beyond thresholds, 0 (nothing) to 3; the switches below leave out one part.
     tune: let the readers of a tensor choose its threshold, starting from the observer's.
@@ -51,7 +52,7 @@ class CompileOptions:
     cpu: tuple[str, ...] = ()
     bpu: tuple[str, ...] = ()
     share_scales: str = "auto"
-    max_bits_lost: float = 1.5
+    max_bits_lost: float | None = None
     shared: tuple[str, ...] = ()
     keep_scales: tuple[str, ...] = ()
     template: str = "default"
@@ -252,6 +253,9 @@ class PassContext:
     noise: Noise | None = None
     trial: Callable[[Graph, list[Op]], Trial] | None = None
     judge: Judge | None = None
+    # whether trials at the outputs decide on what concats drag along, and how many a search may take at most
+    judged: bool = False
+    most_trials: int = 12
     rescale_us: Callable[[int], float] | None = None
     # shows every op with weights of a scaled graph to a visitor, in order; None where there are no data
     layers: Callable[[Graph, Visit], list[tuple[np.ndarray, ...]]] | None = None

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from bpuc.base.dtypes import DType
-from bpuc.base.errors import ConfigError
 from bpuc.ir import Graph, Op, Tensor
 from bpuc.passkit.context import PassContext, Refusal
 from bpuc.passkit.scales import ConcatEdge, ScaleClass, UnionFind, scale_classes
+from bpuc.passkit.thresholds import fixed_threshold, own_threshold
 
+# what readers may lose where the user sets no limit, and no measurement says otherwise
+USUAL_BITS = 1.5
 # members within so much of the one that loses most leave their groups in one round, so that rounds are few
 _ROUND_BITS = 0.5
 # noise that readers may gain beyond the bits limit: a base, and more where the rescale is expensive (chosen by hand)
@@ -24,6 +26,17 @@ _ADDING = ("Add", "Sub", "Max", "Min")
 def bits_lost(shared: float, own: float) -> float:
     """How many bits coarser a tensor of threshold `own` gets at the shared threshold: log2(T / t), at least 0."""
     return max(0.0, math.log2(shared / own))
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A member that must not share: bits that its worst reader loses (infinite where it would be clipped), the reason,
+    numbers of the edges to cut, and the classes that are read too coarsely."""
+
+    lost: float
+    why: Refusal
+    edges: list[int]
+    classes: list[int]
 
 
 @dataclass
@@ -39,17 +52,19 @@ class Decision:
     cut: dict[int, Refusal] = field(default_factory=dict)
     # threshold of each class's group
     shared: list[float] = field(default_factory=list)
-    # members whose loss, not a fixed scale, cut their edges
-    _doubtful: list[int] = field(default_factory=list)
+    # classes whose readers' loss, not a fixed scale, cut edges
+    _doubtful: set[int] = field(default_factory=set)
+    # largest threshold of the class and of all that it is joined into, since the last cut
+    _reached: dict[int, float] = field(default_factory=dict)
     _sets: UnionFind = field(default_factory=lambda: UnionFind(0))
 
     @classmethod
     def start(cls, graph: Graph, ctx: PassContext) -> Decision:
         """Classes and edges of the graph, all edges joined."""
         classes, of, edges = scale_classes(graph, ctx.target)
-        fixed = [_fixed(c, ctx) for c in classes]
+        fixed = [fixed_threshold(c, ctx) for c in classes]
         joined = {e.tensor for e in edges}
-        own = [_threshold(graph, c, joined, ctx) if f is None else f for c, f in zip(classes, fixed)]
+        own = [own_threshold(graph, c, joined, ctx) if f is None else f for c, f in zip(classes, fixed)]
         return cls(ctx, classes, of, edges, own, fixed)
 
     def cut_edges(self) -> None:
@@ -61,9 +76,9 @@ class Decision:
             return
         self.cut = {i: w for i, e in enumerate(self.edges) for w in [self._wanted_apart(e)] if w}
         self.cut |= self._conflicts()
-        edges = self._edges_of_members()
-        watching = self._watching(edges)
-        faults: dict[int, tuple[float, Refusal]] = {}
+        edges = self._by_member
+        watching = self._watching()
+        faults: dict[int, Fault] = {}
         waiting, before = set(edges), list[float]()
         while True:
             self._join()
@@ -72,21 +87,20 @@ class Decision:
                     waiting |= watching[i]
             before = self.shared
             for member in sorted(waiting):
-                live = [self.edges[i] for i in edges[member] if i not in self.cut]
-                found = [f for e in live for f in [self._fault(e)] if f is not None]
                 faults.pop(member, None)
-                if found:
-                    faults[member] = found[-1]
+                fault = self._fault(member)
+                if fault is not None:
+                    faults[member] = fault
             if not faults:
                 return
             # the worst ones first: their leaving may mend the others
-            limit = max(lost for lost, _ in faults.values()) - _ROUND_BITS
-            waiting = {member for member, (lost, _) in faults.items() if lost >= limit}
+            limit = max(fault.lost for fault in faults.values()) - _ROUND_BITS
+            waiting = {member for member, fault in faults.items() if fault.lost >= limit}
             for member in sorted(waiting):
-                lost, why = faults[member]
-                self.cut |= {i: why for i in edges[member] if i not in self.cut}
-                if math.isfinite(lost):
-                    self._doubtful.append(member)
+                fault = faults[member]
+                self.cut |= dict.fromkeys(fault.edges, fault.why)
+                if math.isfinite(fault.lost):
+                    self._doubtful |= set(fault.classes)
 
     def _conflicts(self) -> dict[int, Refusal]:
         """Edges that would bring two different fixed scales into one group; the largest tensors join first."""
@@ -119,7 +133,8 @@ class Decision:
         qmax = {n: (DType.INT16 if n in ctx.int16 else DType.INT8).qmax for n in found}
         return " ".join(f"--fixed-scale {n}={threshold / qmax[n]!r}" for n in found)
 
-    def _edges_of_members(self) -> dict[int, list[int]]:
+    @cached_property
+    def _by_member(self) -> dict[int, list[int]]:
         """Numbers of the edges that would join a class with another, by member."""
         found: dict[int, list[int]] = {}
         for i, e in enumerate(self.edges):
@@ -127,12 +142,13 @@ class Decision:
                 found.setdefault(e.member, []).append(i)
         return found
 
-    def _watching(self, members: Iterable[int]) -> list[set[int]]:
+    def _watching(self) -> list[set[int]]:
         """For each class the members whose loss hangs on its threshold: itself, and where a reader adds, the result."""
         found: list[set[int]] = [set() for _ in self.classes]
-        for m in members:
+        for m, edges in self._by_member.items():
             found[m].add(m)
-            for _, op in self.classes[m].readers:
+            behind = [u for i in edges for u in self._readable(self.edges[i].target)] if len(edges) > 1 else []
+            for _, op in (r for u in (m, *behind) for r in self.classes[u].readers):
                 if op is not None and op.kind in _ADDING and op.out in self.of:
                     found[self.of[op.out]].add(m)
         return found
@@ -143,32 +159,84 @@ class Decision:
 
     def doubtful_readers(self) -> list[Op]:
         """Ops whose error must be measured: readers of classes that bits alone did not let join."""
-        if self.ctx.options.share_scales != "auto":
+        if self.ctx.options.share_scales != "auto" or self.ctx.options.max_bits_lost is not None:
             return []
-        return [op for m in sorted(self._doubtful) for _, op in self.classes[m].readers if op is not None]
+        return [op for i in sorted(self._doubtful) for _, op in self.classes[i].readers if op is not None]
 
     def paid(self, least: float) -> list[int]:
         """Members that joined although a reader loses bits by it, `least` or more, dearest first."""
         lost: dict[int, float] = {}
         for i, e in enumerate(self.edges):
             if i not in self.cut and e.member != e.target and e.member not in self._joining:
-                bits = self.loss(e.member)
+                bits = self.loss(e)
                 if bits >= least:
-                    lost[e.member] = bits
+                    lost[e.member] = max(bits, lost.get(e.member, 0.0))
         return sorted(lost, key=lambda m: (-lost[m], min(self.classes[m].names)))
 
     def refused(self) -> list[int]:
-        """Members that did not join because their readers would lose bits, those that would lose least first."""
+        """Members that did not join because readers would lose bits, those that would lose least first.
+
+        None where the user set the limit.
+        """
+        if self.ctx.options.max_bits_lost is not None:
+            return []
         lost = {e.member: self.cut[i].bits for i, e in enumerate(self.edges) if i in self.cut and self.cut[i].bits > 0}
         return sorted(lost, key=lambda m: (lost[m], min(self.classes[m].names)))
 
-    def edges_of(self, members: Iterable[int]) -> list[ConcatEdge]:
-        """The edges by which these classes would join others."""
-        chosen = set(members)
-        return [e for e in self.edges if e.member in chosen and e.member != e.target]
+    def cut_from(self, members: Iterable[int]) -> list[ConcatEdge]:
+        """The edges by which these classes would join others, and do not."""
+        return [self.edges[i] for m in members for i in self._by_member[m] if i in self.cut]
+
+    def widest_of(self, members: Iterable[int]) -> list[ConcatEdge]:
+        """Of the edges by which each of these classes joins others, those to the largest threshold."""
+        return [self.edges[i] for m in members for i in self._widest(m)]
+
+    def _widest(self, member: int) -> list[int]:
+        """Numbers of the edges that join a class to the largest threshold."""
+        live = {i: self._reach(self.edges[i].target) for i in self._by_member[member] if i not in self.cut}
+        top = max(live.values(), default=0.0) * (1 - 1e-9)
+        return [i for i, reach in live.items() if reach >= top]
+
+    def _reach(self, index: int) -> float:
+        """The largest threshold of a class and of all that it is joined into, concat after concat."""
+        waiting = [index]
+        while waiting:
+            i = waiting[-1]
+            behind = [self.edges[e].target for e in self._by_member.get(i, ()) if e not in self.cut]
+            open_ = [t for t in behind if t not in self._reached]
+            if open_:
+                waiting += open_
+                continue
+            self._reached[i] = max([self.own[i], *(self._reached[t] for t in behind)])
+            waiting.pop()
+        return self._reached[index]
+
+    def _readable(self, index: int) -> list[int]:
+        """The class, where something computes with it, else the nearest ones that it is joined into."""
+        found: dict[int, None] = {}
+        waiting, seen = [index], {index}
+        while waiting:
+            i = waiting.pop()
+            if self.classes[i].readers:
+                found[i] = None
+                continue
+            behind = {self.edges[e].target for e in self._by_member.get(i, ()) if e not in self.cut} - seen
+            seen |= behind
+            waiting += sorted(behind)
+        return sorted(found)
+
+    def _dragged(self, member: int) -> list[int]:
+        """Classes with smaller thresholds that a class ties to the largest one of those it is joined to."""
+        live = [i for i in self._by_member[member] if i not in self.cut]
+        if len(live) < 2:
+            return []
+        widest = set(self._widest(member))
+        found = (u for i in live if i not in widest for u in self._readable(self.edges[i].target))
+        return list(dict.fromkeys(found))
 
     def _join(self) -> None:
         """Groups along the edges that are left, and the threshold of each."""
+        self._reached = {}
         self._sets = UnionFind(len(self.classes))
         for i, edge in enumerate(self.edges):
             if i not in self.cut:
@@ -199,41 +267,56 @@ class Decision:
         named = {c.index for c in self.classes if any(n in self.ctx.options.shared for n in c.names)}
         return named | {e.member for e in self.edges if (e.op.name, e.index) in self.ctx.together}
 
-    def _fault(self, edge: ConcatEdge) -> tuple[float, Refusal] | None:
-        """(how bad, why) where the edge's member must not take the shared threshold."""
-        c, own, shared = self.classes[edge.member], self.own[edge.member], self.shared[edge.member]
-        name = c.tensors[0].name
-        if edge.member in self._joining:
+    def _fault(self, member: int) -> Fault | None:
+        """Why a member must not take the shared threshold: what its readers lose, or those it drags along; or None."""
+        live = [i for i in self._by_member[member] if i not in self.cut]
+        if not live or member in self._joining:
             return None
+        c, own, shared = self.classes[member], self.own[member], self.shared[member]
+        edge = self.edges[live[-1]]
         if own > shared * (1 + 1e-9) and c.readers:
-            why = f"the group's scale is fixed and would clip {name}, which {c.reader_names[0]} reads too"
-            return math.inf, Refusal(why, f"--share {edge.tensor.name}", 0.0, tuple(c.reader_names))
+            why = f"the group's scale is fixed and would clip {c.tensors[0].name}, which {c.reader_names[0]} reads too"
+            return Fault(math.inf, Refusal(why, f"--share {edge.tensor.name}", 0.0, tuple(c.reader_names)), live, [])
         if self.ctx.options.share_scales == "always":
             return None
-        worst: tuple[float, Refusal] | None = None
-        readers = []
-        for tensor, op in c.readers:
-            lost = self._lost(op, own, shared)
-            limit = self.ctx.options.max_bits_lost
-            if lost <= limit:
-                continue
-            reader = "the graph output" if op is None else op.name
-            why = f"{reader} would read {name} {lost:.2f} bits coarser (limit {limit:g})"
-            measured = self._measured(tensor, op, own, shared)
-            if measured is not None:
-                allowed = self._allowed_db(edge.tensor)
-                if measured <= allowed:
-                    continue
-                why += f", its noise on calibration data would grow by {measured:.2f} dB (limit {allowed:.2f} dB)"
-            readers.append(reader)
-            if worst is None or lost > worst[0]:
-                worst = lost, Refusal(why, f"--share {edge.tensor.name}", lost)
-        return None if worst is None else (worst[0], replace(worst[1], readers=tuple(dict.fromkeys(readers))))
+        # where there are trials, those decide on what is only dragged along
+        for classes in ([member], [] if self.ctx.judged else self._dragged(member)):
+            found = self._objection(edge.tensor, classes)
+            if found is not None:
+                return Fault(found.bits, found, self._widest(member), classes)
+        return None
 
-    def loss(self, member: int) -> float:
-        """Bits that the reader loses most which reads the class at its group's threshold."""
-        own, shared = self.own[member], self.shared[member]
-        return max((self._lost(op, own, shared) for _, op in self.classes[member].readers), default=0.0)
+    def _objection(self, tensor: Tensor, classes: list[int]) -> Refusal | None:
+        """What the readers of these classes say against the shared threshold that `tensor` brings them."""
+        asked, allowed = self.ctx.options.max_bits_lost, self._allowed_db(tensor)
+        limit = USUAL_BITS if asked is None else asked
+        worst, text, readers = 0.0, "", dict[str, None]()
+        for c in map(self.classes.__getitem__, classes):
+            own, shared, name = self.own[c.index], self.shared[c.index], c.tensors[0].name
+            for read, op in c.readers:
+                lost = self._lost(op, own, shared)
+                measured = self._measured(read, op, own, shared) if lost > limit and asked is None else None
+                if lost <= limit or (measured is not None and measured <= allowed):
+                    continue
+                reader = "the graph output" if op is None else op.name
+                readers[reader] = None
+                if lost > worst:
+                    worst, text = lost, f"{reader} would read {name} {lost:.2f} bits coarser (limit {limit:g})"
+                    if measured is not None:
+                        grown = f"its noise on calibration data would grow by {measured:.2f} dB"
+                        text += f", {grown} (limit {allowed:.2f} dB)"
+        return Refusal(text, f"--share {tensor.name}", worst, tuple(readers)) if readers else None
+
+    def loss(self, edge: ConcatEdge) -> float:
+        """Bits that the reader loses most which reads the member, or what an edge to the largest threshold drags along.
+
+        Each reads its class at its group's threshold.
+        """
+        classes = [edge.member]
+        if edge in self.widest_of(classes):
+            classes += self._dragged(edge.member)
+        lost = (self._lost(op, self.own[i], self.shared[i]) for i in classes for _, op in self.classes[i].readers)
+        return max(lost, default=0.0)
 
     def _lost(self, op: Op | None, own: float, shared: float) -> float:
         """Bits that a reader loses; an op that adds noises loses less where its own result is as coarse."""
@@ -255,57 +338,3 @@ class Decision:
     def find(self, index: int) -> int:
         """The class that stands for the group of class `index`."""
         return self._sets.find(index)
-
-
-def _threshold(graph: Graph, c: ScaleClass, joined: set[Tensor], ctx: PassContext) -> float:
-    """Largest threshold among the members that somebody reads; constants count with their largest value.
-
-    A member that is only moved on is not counted: what a Slice or Split drops may saturate, since nobody sees it.
-    """
-    read = {t for t, _ in c.readers} | {t for t in c.tensors if t in joined}
-    values = []
-    for tensor in c.tensors:
-        if tensor.const is not None:
-            values.append(float(abs(tensor.const).max()) if tensor.const.size else 0.0)
-        elif tensor.name in ctx.ranges and (tensor in read or not read or not _only_dropped(graph, tensor)):
-            values.append(_nonzero_threshold(ctx, tensor))
-    best = max(values, default=0.0)
-    return best if best > 0 and math.isfinite(best) else 1.0
-
-
-def _only_dropped(graph: Graph, tensor: Tensor) -> bool:
-    """Whether every reader of the tensor moves a part of it on."""
-    consumers = graph.consumers(tensor)
-    return (
-        bool(consumers)
-        and tensor not in graph.outputs
-        and all(op.kind in ("Slice", "Gather", "Split") for op in consumers)
-    )
-
-
-def _nonzero_threshold(ctx: PassContext, tensor: Tensor) -> float:
-    """The tensor's threshold; nothing where calibration saw only zeros, so that it does not coarsen its group."""
-    seen = ctx.ranges[tensor.name]
-    return 0.0 if seen.low == seen.high == 0 else seen.threshold
-
-
-def _fixed(scale_class: ScaleClass, ctx: PassContext) -> float | None:
-    """Threshold that the user fixed for a member.
-
-    Raises:
-        ConfigError: two members are fixed at different scales.
-    """
-    scales = ctx.options.fixed_scales
-    named = [t for t in scale_class.tensors if t.name in scales]
-    if not named:
-        return None
-    first = named[0]
-    for other in named[1:]:
-        if scales[other.name] != scales[first.name]:
-            raise ConfigError(
-                f"--fixed-scale {other.name}={scales[other.name]:g}: its values are those of {first.name}, which is "
-                f"fixed at {scales[first.name]:g}",
-                hint=f"drop --fixed-scale {other.name}",
-            )
-    dtype = DType.INT16 if first.name in ctx.int16 else DType.INT8
-    return scales[first.name] * dtype.qmax

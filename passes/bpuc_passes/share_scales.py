@@ -12,6 +12,7 @@ where the outputs hardly notice.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,7 +23,7 @@ from bpuc.passkit import Change, Group, Numerics, Pass, PassContext, Stage
 from bpuc.passkit.context import Avoided, Refusal
 from bpuc.passkit.scales import ConcatEdge, ScaleClass
 from bpuc.passkit.search import keep_gains
-from bpuc.passkit.sharing import Decision, bits_lost
+from bpuc.passkit.sharing import USUAL_BITS, Decision, bits_lost
 
 # one value of a type of 8 bits beside eight of another: worth telling
 TELL_BITS = 3.0
@@ -30,8 +31,14 @@ _MOVED = "values only move between them"
 # members that lose a whole bit may be better apart; what each must gain at the outputs for its rescale (both chosen by
 # hand: below a bit users expect sharing), and trials at most
 _PAID_BITS, _LEAST_DB, _TRIALS = 1.0, 0.5, 8
+# SQNR in dB up to which that gain is enough; above it grows in proportion
+_FAR_DB = 20.0
 # what the outputs may lose for each Rescale less
 _LOSS_DB = 0.15
+
+
+# a concat and the number of its operand
+Place = tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -53,12 +60,12 @@ class ShareScales(Pass):
             for tensor in c.tensors:
                 dtype = DType.INT16 if tensor.name in ctx.int16 else DType.INT8
                 tensor.quant = QuantParams(dtype, (threshold / dtype.qmax,))
-        for i, edge in enumerate(decision.edges):
-            if i in decision.cut:
-                ctx.cut_reasons[edge.op.name, edge.index] = decision.cut[i]
-            elif edge.op.device == "BPU" and decision.differs(edge):
-                ctx.avoided.append(_avoided(decision, edge))
-                ctx.avoided_elements[edge.op.name, edge.tensor.name] = edge.tensor.elements
+        for i in decision.cut:
+            edge = decision.edges[i]
+            ctx.cut_reasons[edge.op.name, edge.index] = decision.cut[i]
+        for edge in _spared(decision):
+            ctx.avoided.append(_avoided(decision, edge))
+            ctx.avoided_elements[edge.op.name, edge.tensor.name] = edge.tensor.elements
         return _record(decision)
 
 
@@ -82,7 +89,10 @@ def _decide(graph: Graph, ctx: PassContext) -> Decision:
 
 def _tell_how_to_share(graph: Graph, ctx: PassContext, decision: Decision) -> None:
     """Which mode would remove each Rescale of ``--share-scales never``: auto where less than a bit is lost."""
-    options = replace(ctx.options, share_scales="auto", max_bits_lost=min(ctx.options.max_bits_lost, _PAID_BITS))
+    asked = ctx.options.max_bits_lost
+    options = replace(
+        ctx.options, share_scales="auto", max_bits_lost=min(_PAID_BITS, USUAL_BITS if asked is None else asked)
+    )
     shared = Decision.start(graph, replace(ctx, options=options))
     shared.cut_edges()
     for i in decision.cut:
@@ -93,13 +103,22 @@ def _tell_how_to_share(graph: Graph, ctx: PassContext, decision: Decision) -> No
 def _judged(graph: Graph, ctx: PassContext, decision: Decision) -> Decision:
     """The decision with members taken apart where the outputs gain by it, and joined where they hardly notice."""
     paid = decision.paid(_PAID_BITS)
+    known: dict[tuple[frozenset[Place], frozenset[Place]], np.ndarray] = {}
+    trials = min(_TRIALS, ctx.most_trials)
+
+    def score(twin: PassContext) -> np.ndarray:
+        key = frozenset(twin.apart), frozenset(twin.together)
+        if key not in known:
+            assert twin.judge is not None
+            known[key] = twin.judge(graph, twin)
+        return known[key]
 
     def apart(members: list[int]) -> np.ndarray:
         twin = ctx.twin()
         twin.apart |= _apart(decision, members, "in a trial")
-        return _score(graph, twin)
+        return score(twin)
 
-    kept, gain = keep_gains(paid, apart, _LEAST_DB, _TRIALS, independent=True)
+    kept, gain = keep_gains(paid, apart, _needed(apart, paid), trials, independent=True)
     if kept:
         ctx.apart |= _apart(decision, kept, f"the outputs are {gain:.2f} dB better on calibration data")
         decision = _decide(graph, ctx)
@@ -108,29 +127,44 @@ def _judged(graph: Graph, ctx: PassContext, decision: Decision) -> Decision:
 
     def together(members: list[int]) -> np.ndarray:
         twin = ctx.twin()
-        twin.together |= {(e.op.name, e.index) for e in decision.edges_of(members)}
-        return _score(graph, twin)
+        twin.together |= {(e.op.name, e.index) for e in decision.cut_from(members)}
+        return score(twin)
 
-    joined, _ = keep_gains(refused, together, -_LOSS_DB, _TRIALS)
+    joined, _ = keep_gains(refused, together, -_LOSS_DB, trials)
     if joined:
-        ctx.together |= {(e.op.name, e.index) for e in decision.edges_of(joined)}
+        ctx.together |= {(e.op.name, e.index) for e in decision.cut_from(joined)}
         decision = _decide(graph, ctx)
     return decision
 
 
-def _score(graph: Graph, twin: PassContext) -> np.ndarray:
-    assert twin.judge is not None
-    return twin.judge(graph, twin)
+def _needed(score: Callable[[list[int]], np.ndarray], paid: list[int]) -> float:
+    """dB that a Rescale must gain: the nearer the outputs are to float already, the less a dB is worth."""
+    return _LEAST_DB * max(1.0, float(score([]).mean()) / _FAR_DB) if paid else _LEAST_DB
 
 
 def _apart(decision: Decision, members: list[int], gained: str) -> dict[tuple[str, int], Refusal]:
     found = {}
-    for e in decision.edges_of(members):
+    for e in decision.widest_of(members):
         c = decision.classes[e.member]
         why = f"with {c.tensors[0].name} at its own scale {gained}"
         bits = bits_lost(decision.shared[c.index], decision.own[c.index])
         found[e.op.name, e.index] = Refusal(why, f"--share {e.tensor.name}", bits, tuple(c.reader_names))
     return found
+
+
+def _spared(decision: Decision) -> list[ConcatEdge]:
+    """Edges that would have a Rescale if every class kept its own scale: one for each tensor and wanted scale.
+
+    Constants are requantized when compiled; where one reader of the Rescale keeps it, the others save nothing.
+    """
+    found: dict[tuple[Tensor, float], ConcatEdge] = {}
+    stays = set()
+    for i, edge in enumerate(decision.edges):
+        if edge.op.device == "BPU" and edge.tensor.const is None and decision.differs(edge):
+            key = edge.tensor, decision.own[edge.target]
+            found.setdefault(key, edge)
+            stays |= {key} if i in decision.cut else set()
+    return [edge for key, edge in found.items() if key not in stays]
 
 
 def _avoided(decision: Decision, edge: ConcatEdge) -> Avoided:
@@ -140,7 +174,7 @@ def _avoided(decision: Decision, edge: ConcatEdge) -> Avoided:
     10 log10(1 + s^2 / S^2) dB where the concat reads.
     """
     own, shared = decision.own[edge.member], decision.shared[edge.member]
-    bits = round(decision.loss(edge.member), 2)
+    bits = round(decision.loss(edge), 2)
     joins = f"readers lose {bits:.2f} bits" if bits else "joins for free"
     noise = round(10 * math.log10(1 + (own / shared) ** 2), 2)
     return Avoided(edge.op.name, edge.tensor.name, 0.0, joins, bits, noise)

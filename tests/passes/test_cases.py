@@ -151,7 +151,7 @@ def _context(words: list[str]) -> tuple[PassContext, dict[str, object]]:
             case "--keep-scale":
                 options = replace(options, keep_scales=(*options.keep_scales, value))
             case "--outputs-gain":
-                ctx.judge = partial(_judge, float(value))
+                ctx.judge, ctx.judged = partial(_judge, float(value)), True
             case "--equalize":
                 options = replace(options, equalize=True)
                 ctx.trial = partial(_trial, int(value))

@@ -8,7 +8,6 @@ import pytest
 
 from bpuc.base.errors import ConfigError
 from bpuc.flow.request import make_request
-from bpuc.passkit import CompileOptions
 
 YAML = """\
 model_parameters:
@@ -40,7 +39,7 @@ def test_defaults() -> None:
         "percentile",
         "auto",
         "default",
-        CompileOptions.max_bits_lost,
+        None,
     )
     assert (request.data, request.calib, request.random_data, request.dump_dir) == (None, None, False, None)
     assert request.model == Path("m.onnx")
