@@ -28,6 +28,7 @@ from bpuc.ops.base import Array
 from bpuc.passkit import Stage, run_pipeline
 from bpuc.passkit.context import Judge, Noise, PassContext, Trial
 from bpuc.passkit.layer import Visit
+from bpuc.passkit.search import Budget
 from bpuc.perf.cost import rescale_us
 from bpuc.plugins import pipeline
 from bpuc.program import Program
@@ -80,7 +81,7 @@ def compile_prepared(request: Request, prepared: Prepared, source: DataSource | 
         ctx.measure = partial(_measure, source, request.threads)
         ctx.trial = partial(_trial, source, request.threads)
         if ctx.options.effort >= 1 and affordable(graph):
-            ctx.judge, ctx.judged, ctx.most_trials = _judge(request, prepared, source), True, most_trials(graph)
+            ctx.judge, ctx.judged, ctx.budget = _judge(request, prepared, source), True, Budget(most_trials(graph))
         measure(request, prepared, source)
         afford(request, prepared)
         if ctx.options.effort >= 1:

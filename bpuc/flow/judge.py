@@ -26,10 +26,11 @@ from bpuc.sim.fast.engine import FastEngine
 
 # Samples of a trial, fewer where they would be more than so many multiply-accumulates. At least two are needed to tell
 # a gain from chance, so models of which two are more than the second number are not judged.
-SAMPLES, LEAST_SAMPLES, TRIAL_MACS, MOST_MACS = 8, 2, 40e9, 200e9
-# Trials of one search, and multiply-accumulates of all of them together: work and not time, so that every run does the
-# same.
-TRIALS, SEARCH_MACS = (2, 12), 250e9
+SAMPLES, LEAST_SAMPLES, TRIAL_MACS, MOST_MACS = 8, 2, 20e9, 200e9
+# How many trials a compile takes, by their work, not by time: every run decides alike. What a trial costs beside
+# multiply-accumulates is counted in those: a value that is written like 100, an op that is quantized and lowered like
+# 5e7 (as measured on one core, where 3e10 take about a second).
+TRIALS, ALL_WORK, VALUE_WORK, OP_WORK = (4, 16), 3e11, 100, 5e7
 
 
 class OutputJudge:
@@ -66,9 +67,10 @@ class OutputJudge:
 
 
 def most_trials(graph: Graph) -> int:
-    """How many trials a search may take, fewer for larger models."""
-    work = _samples(graph) * max(sum(map(macs_of, graph)), 1)
-    return max(TRIALS[0], min(TRIALS[1], int(SEARCH_MACS // work)))
+    """How many trials the searches of a compile may take together, fewer for larger models."""
+    ops = list(graph)
+    sample = sum(macs_of(op) + VALUE_WORK * sum(t.elements for t in op.outputs) for op in ops)
+    return int(np.clip(ALL_WORK // (_samples(graph) * sample + OP_WORK * len(ops) + 1), *TRIALS))
 
 
 def _samples(graph: Graph) -> int:

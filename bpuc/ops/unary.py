@@ -12,6 +12,7 @@ from bpuc.ir import Op
 from bpuc.ops.attrs import UnaryAttrs
 from bpuc.ops.base import Array, Behaviour, Builder, Exporter, OnnxNode, Opaque, OpDef, Shape
 from bpuc.ops.common import bounds
+from bpuc.ops.erf import erf
 
 Params = Mapping[str, float]
 Function = Callable[[Array, Params], Array]
@@ -46,7 +47,7 @@ def _gelu(x: Array, p: Params) -> Array:
     if p.get("tanh", 0.0):
         curve: Array = np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
     else:
-        curve = _erf(x / math.sqrt(2))
+        curve = erf(x / math.sqrt(2))
     return np.asarray(0.5 * x * (1 + curve))
 
 
@@ -54,8 +55,6 @@ def _shrink(x: Array, p: Params) -> Array:
     bias, lambd = p.get("bias", 0.0), p.get("lambd", 0.5)
     return np.where(x < -lambd, x + bias, np.where(x > lambd, x - bias, 0.0))
 
-
-_erf: Callable[[Array], Array] = np.vectorize(math.erf, otypes=[np.float64])
 
 Plain = Callable[[Array], Array]
 
@@ -76,7 +75,7 @@ _PLAIN: dict[str, Plain] = {
     "Floor": np.floor,
     "Ceil": np.ceil,
     "Round": np.round,  # half to even, as ONNX
-    "Erf": _erf,
+    "Erf": erf,
     "Tanh": np.tanh,
     "Sin": np.sin,
     "Cos": np.cos,

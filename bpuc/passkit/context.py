@@ -19,6 +19,7 @@ from bpuc.ir import Graph, Op, Tensor
 from bpuc.passkit.alternative import Alternatives
 from bpuc.passkit.layer import Visit
 from bpuc.passkit.qconfig import Match
+from bpuc.passkit.search import Budget
 from bpuc.target.model import Target
 
 # the observer of a tensor that is -Inf where a mask hides values: no scale can hold it, so it stays on the CPU
@@ -253,9 +254,9 @@ class PassContext:
     noise: Noise | None = None
     trial: Callable[[Graph, list[Op]], Trial] | None = None
     judge: Judge | None = None
-    # whether trials at the outputs decide on what concats drag along, and how many a search may take at most
+    # whether trials at the outputs decide on what concats drag along, and how many are left for all searches
     judged: bool = False
-    most_trials: int = 12
+    budget: Budget = field(default_factory=Budget)
     rescale_us: Callable[[int], float] | None = None
     # shows every op with weights of a scaled graph to a visitor, in order; None where there are no data
     layers: Callable[[Graph, Visit], list[tuple[np.ndarray, ...]]] | None = None

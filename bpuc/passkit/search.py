@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -15,6 +16,13 @@ T = TypeVar("T")
 Scores = np.ndarray
 
 
+@dataclass
+class Budget:
+    """How many scores the searches of one compile may still take."""
+
+    left: int = 1000
+
+
 def keep_gains(
     items: Sequence[T],
     score: Callable[[list[T]], Scores],
@@ -22,6 +30,7 @@ def keep_gains(
     trials: int,
     *,
     independent: bool = False,
+    budget: Budget | None = None,
 ) -> tuple[list[T], float]:
     """Those items that raise the score, with few trials.
 
@@ -35,18 +44,22 @@ def keep_gains(
             cost, while no output loses more than `WORST_DB`.
         trials: how many scores are taken at most, that of no items aside.
         independent: gains add up, so a group that gains less than one item has to is not looked into.
+        budget: of several searches together; with less than two scores left nothing is tried.
 
     Returns:
         the items kept, in their order, and what they gain in the mean.
     """
-    if not items:
+    budget = budget or Budget()
+    trials = min(trials, budget.left - 1)
+    if not items or trials < 1:
         return [], 0.0
+    budget.left -= 1
     start = base = score([])
     kept: list[T] = []
     waiting = [list(items)]
     while waiting and trials > 0:
         group = waiting.pop(0)
-        trials -= 1
+        trials, budget.left = trials - 1, budget.left - 1
         both = [i for i in items if i in kept or i in group]
         after = score(both)
         if is_gain(base, after, least * len(group)):
@@ -56,7 +69,7 @@ def keep_gains(
     waiting = _halves(kept)
     while waiting and trials > 0:
         group = waiting.pop(0)
-        trials -= 1
+        trials, budget.left = trials - 1, budget.left - 1
         rest = [i for i in kept if i not in group]
         after = score(rest)
         if float((base - after).mean()) < least * len(group):

@@ -60,7 +60,7 @@ class EqualizeBranches(Pass):
                 return judge(twin, after)
 
             best_first = sorted(plans, key=lambda p: (-p.gain_db, p.concat))
-            kept, gain = keep_gains(best_first, score, _LEAST_DB, min(_TRIALS, ctx.most_trials))
+            kept, gain = keep_gains(best_first, score, _LEAST_DB, _TRIALS, budget=ctx.budget)
             kept = [p for p in plans if p in kept]
         changes = []
         for plan in kept:

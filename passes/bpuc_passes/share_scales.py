@@ -104,7 +104,6 @@ def _judged(graph: Graph, ctx: PassContext, decision: Decision) -> Decision:
     """The decision with members taken apart where the outputs gain by it, and joined where they hardly notice."""
     paid = decision.paid(_PAID_BITS)
     known: dict[tuple[frozenset[Place], frozenset[Place]], np.ndarray] = {}
-    trials = min(_TRIALS, ctx.most_trials)
 
     def score(twin: PassContext) -> np.ndarray:
         key = frozenset(twin.apart), frozenset(twin.together)
@@ -118,7 +117,9 @@ def _judged(graph: Graph, ctx: PassContext, decision: Decision) -> Decision:
         twin.apart |= _apart(decision, members, "in a trial")
         return score(twin)
 
-    kept, gain = keep_gains(paid, apart, _needed(apart, paid), trials, independent=True)
+    if ctx.budget.left < 2:
+        return decision
+    kept, gain = keep_gains(paid, apart, _needed(apart, paid), _TRIALS, independent=True, budget=ctx.budget)
     if kept:
         ctx.apart |= _apart(decision, kept, f"the outputs are {gain:.2f} dB better on calibration data")
         decision = _decide(graph, ctx)
@@ -130,7 +131,7 @@ def _judged(graph: Graph, ctx: PassContext, decision: Decision) -> Decision:
         twin.together |= {(e.op.name, e.index) for e in decision.cut_from(members)}
         return score(twin)
 
-    joined, _ = keep_gains(refused, together, -_LOSS_DB, trials)
+    joined, _ = keep_gains(refused, together, -_LOSS_DB, _TRIALS, budget=ctx.budget)
     if joined:
         ctx.together |= {(e.op.name, e.index) for e in decision.cut_from(joined)}
         decision = _decide(graph, ctx)

@@ -102,11 +102,31 @@ def test_a_concat_has_one_scale_and_both_engines_agree(net: Net, mode: str) -> N
     scale = scales(program)
     for node in concats(program):
         assert {scale[name] for name in node["inputs"]} == {scale[node["outputs"][0]]}, node
+    engines_agree(program)
+
+
+def engines_agree(program: Program) -> None:
     x = np.random.default_rng(1).normal(size=SHAPE).astype(np.float32)
     reference = run_program(program, {"x": x}, "reference", integers=True, tensors="all")
     fast = run_program(program, {"x": x}, "fast", integers=True, tensors="all")
     for name, value in reference.items():
         np.testing.assert_array_equal(fast[name], value, err_msg=name)
+
+
+def test_a_copy_may_lag_behind_the_rows_that_a_window_needs() -> None:
+    # the MaxPool wants rows of s ahead, so that its first place in the join is full before the copy to the second
+    sigmoids = [helper.make_node("Sigmoid", ["s"], [f"t{i}"], f"n{i}") for i in range(5)]
+    pool = helper.make_node("MaxPool", ["s"], ["p"], "pool", kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+    join = helper.make_node("Concat", ["s", "s"], ["y"], "join", axis=1)
+    nodes = [
+        helper.make_node("Sigmoid", ["x"], ["s"], "n"),
+        *sigmoids,
+        pool,
+        join,
+        helper.make_node("Sigmoid", ["x"], ["z"], "last"),
+    ]
+    outputs = (*(f"t{i}" for i in range(5)), "p", "y", "z")
+    engines_agree(compiled(Net(tuple(nodes), {}, outputs)))
 
 
 @settings(deadline=None, max_examples=25)

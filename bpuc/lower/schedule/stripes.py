@@ -116,7 +116,10 @@ def held_rows(accesses: Touched, rows: Rows, use: Use, inside: tuple[int, int]) 
     arrive = [ends[min(t + 1, n - 1)] for t in range(n)] if from_ddr else [0] * n
     made = _running([max((hi for _, hi in row), default=0) for row in writes])
     begins = [min((lo for lo, _ in (*r, *w)), default=rows.count) for r, w in zip(reads, writes)]
-    lowest = [-v for v in _running([-b for b in reversed(begins)], -rows.count)][::-1]  # of what is to come
+    lowest = _lowest(begins, rows.count)
+    # rows that nothing writes any more: where several instructions fill a buffer, some may be ahead of others
+    later = _lowest([min((lo for lo, _ in row), default=rows.count) for row in writes], rows.count)
+    done = [min(a, b) for a, b in zip(made, [*later[1:], rows.count])]
     bottom_row = min((lo for row in writes for lo, _ in row), default=0)
     held, loads, stores = [], [], []
     for t in range(n):
@@ -126,7 +129,7 @@ def held_rows(accesses: Touched, rows: Rows, use: Use, inside: tuple[int, int]) 
         bottom = min(bottom, *loaded) if loaded[1] > loaded[0] else bottom
         held.append((min(bottom, top), top))
         loads.append(loaded if loaded[1] > loaded[0] else (0, 0))
-        stored = (made[t - 1] if t else bottom_row, made[t])
+        stored = (done[t - 1] if t else bottom_row, done[t])
         stores.append(stored if to_ddr and stored[1] > stored[0] else (0, 0))
     stored_size = max(t.stored for t in use.touches if inside[0] <= t.ins < inside[1])
     return Held(
@@ -147,6 +150,11 @@ def _running(values: Sequence[int], least: int = 0) -> list[int]:
     for v in values:
         out.append(max(v, out[-1] if out else least))
     return out
+
+
+def _lowest(values: Sequence[int], most: int) -> list[int]:
+    """Smallest value from each place on."""
+    return [-v for v in _running([-b for b in reversed(values)], -most)][::-1]
 
 
 def _planes(access: Access, rows: Rows) -> tuple[int, int]:

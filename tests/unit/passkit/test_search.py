@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bpuc.passkit.search import is_gain, keep_gains
+from bpuc.passkit.search import Budget, is_gain, keep_gains
 
 SAMPLES = 4
 
@@ -44,6 +44,16 @@ def test_takes_no_more_trials_than_allowed() -> None:
     scored = Scored(**dict.fromkeys("abcdefgh", -1))
     assert keep_gains(list("abcdefgh"), scored, 0.1, 5) == ([], 0.0)
     assert scored.asked == 6
+
+
+def test_searches_share_a_budget() -> None:
+    scored, budget = Scored(**dict.fromkeys("abcdefgh", -1)), Budget(7)
+    keep_gains(list("abcd"), scored, 0.1, 4, budget=budget)
+    assert (scored.asked, budget.left) == (5, 2)
+    keep_gains(list("abcd"), scored, 0.1, 4, budget=budget)
+    assert (scored.asked, budget.left) == (7, 0)
+    assert keep_gains(list("abcd"), scored, 0.1, 4, budget=budget) == ([], 0.0)
+    assert scored.asked == 7
 
 
 def test_nothing_to_try_asks_nothing() -> None:
