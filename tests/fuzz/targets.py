@@ -127,8 +127,7 @@ def _arrays(raw: bytes, rng: random.Random) -> bytes:
 
 TARGETS = {
     "onnx-bytes": Target(".onnx", lambda: zoo.healthy()[1], damaged, _prepare),
-    "onnx-graph": Target(".onnx", lambda: zoo.healthy()[0], _any_model, _prepare),
-    "onnx-compile": Target(".onnx", lambda: zoo.healthy()[0], _any_model, _compile),
+    "onnx-graph": Target(".onnx", lambda: zoo.healthy()[0], _any_model, _compile),
     "bpuc": Target(".bpuc", _program, damaged, _run),
     "forged": Target(".bpuc", lambda: forged.binaries()[0], forged.forged, forged.use),
     "calibration": Target(".calib.json", lambda: _file("m.calib.json"), _json, commands.with_calibration),

@@ -63,4 +63,4 @@ def test_what_is_no_error_of_ours_is_not_swallowed(tmp_path):
 def test_the_models_are_healthy(tmp_path):
     for raw in zoo.healthy():
         (tmp_path / "m.onnx").write_bytes(raw)
-        assert TARGETS["onnx-compile"].use(tmp_path / "m.onnx").instructions
+        assert TARGETS["onnx-graph"].use(tmp_path / "m.onnx").instructions
