@@ -14,7 +14,16 @@ from onnx import GraphProto, NodeProto
 from bpuc.base.dtypes import DType
 from bpuc.base.errors import ModelError
 from bpuc.frontend.builder import GraphBuilder
-from bpuc.frontend.checks import NodeChecker, check_finite, check_tensor, constant, contradictions, initializer, is_mask
+from bpuc.frontend.checks import (
+    NodeChecker,
+    check_finite,
+    check_tensor,
+    constant,
+    contradictions,
+    initializer,
+    is_mask,
+    is_variadic,
+)
 from bpuc.frontend.fold import fold, runs_long
 from bpuc.frontend.inputs import Warnings, input_tensors
 from bpuc.frontend.load import Source, load
@@ -163,8 +172,11 @@ class _Importer:
             name = f"{self._branch}/{names[index]}" if self._branch else names[index]
             node = graph.node[index]
             self._checker[self._opset(node)].check(node, name)
-            least = max(1, onnx.defs.get_schema(node.op_type, self._opset(node), "").min_output)
-            while len(node.output) > least and node.output[-1] not in read:
+            schema = onnx.defs.get_schema(node.op_type, self._opset(node), "")
+            # how many outputs a Split, an If or a Loop has is part of what it does
+            while len(node.output) > max(1, schema.min_output) and not is_variadic(schema):
+                if node.output[-1] in read:
+                    break
                 node.output.pop()
             self._node(node, name)
         return len(names) - len(order)

@@ -61,6 +61,9 @@ class Inference:
             types |= {n: onnx.helper.make_tensor_type_proto(types[n].tensor_type.elem_type, ()) for n in given_1}
             data |= {n: tensor_proto(given[n].value().reshape(()), n) for n in given_1 if n in data}
         schema = onnx.defs.get_schema(node.op_type, self.opset, "")
+        if node.op_type in SAME_SHAPE:
+            same = {node.output[0]: types[node.input[0]]}
+            return [self._checked(node, name, output, same.get(output), given) for output in node.output if output]
         try:
             found = onnx.shape_inference.infer_node_outputs(
                 schema, node, types, data, opset_imports=self._imports, ir_version=self._ir_version
@@ -71,8 +74,6 @@ class Inference:
                 where=f"node '{name}'",
                 want=_operands(given),
             ) from e
-        if node.op_type in SAME_SHAPE:
-            found = {node.output[0]: types[node.input[0]]}
         unknown = any(_static(found.get(output)) is None for output in node.output if output)
         if (node.op_type == "STFT" and _elements(found) < RUN_LIMIT) or (unknown and node.op_type in RUNNABLE):
             found = types_by_running(node, self.opset, given) or found

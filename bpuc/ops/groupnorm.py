@@ -22,6 +22,8 @@ def parse_group_norm(node: OnnxNode, build: Builder) -> None:
         raise Opaque("GroupNormalization whose gain or bias is not constant")
     if x.rank < 3 or x.shape[1] % groups:
         raise Opaque(f"GroupNormalization of shape {list(x.shape)} in {groups} groups")
+    if node.opset < 21 and gain.size == bias.size == groups:  # one of each for a group
+        gain, bias = (np.repeat(v.reshape(-1), x.shape[1] // groups) for v in (gain, bias))
     shape = (x.shape[0], groups, math.prod(x.shape[1:]) // groups)
     unit = [np.full((1, groups, 1), value, np.float32) for value in (1.0, 0.0)]
     grouped, normal = (build.temp(shape, x.dtype, f"{out.name}_{part}") for part in ("groups", "normal"))

@@ -8,6 +8,7 @@ import json
 import random
 import struct
 import zipfile
+from copy import deepcopy
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -141,13 +142,13 @@ def changed(value: Any, rng: random.Random) -> Any:
                 case 0:
                     del at[key]
                 case 1 if isinstance(at, list):
-                    at.append(at[key])
-                case 2 if isinstance(at[key], (int, float)):
+                    at.append(deepcopy(at[key]))
+                case 2 if isinstance(at[key], (int, float)) and abs(at[key]) < 1e300:
                     at[key] = at[key] * rng.choice((-1, 2, 1e3)) + rng.choice((0, 1, -1))
                 case 3 if isinstance(at[key], int):
                     at[key] = rng.choice(HUGE)
                 case _:
-                    at[key] = rng.choice(VALUES)
+                    at[key] = deepcopy(rng.choice(VALUES))
             break
         at = at[key]
     return value

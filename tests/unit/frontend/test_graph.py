@@ -48,6 +48,16 @@ def test_an_output_that_nobody_reads(read, tmp_path):
     assert_same(proto, tmp_path)
 
 
+@pytest.mark.parametrize("opset", [11, 13, 18])
+def test_a_split_keeps_its_parts_where_only_the_first_is_read(opset, tmp_path):
+    attrs = {"num_outputs": 3} if opset == 18 else {}
+    nodes = [node("Split", ["x"], ["a", "b", "c"], axis=1, **attrs), node("Neg", ["a"], ["y"])]
+    proto = model(nodes, {"x": [2, 6]}, ["y"], opset=opset)
+    x = values((2, 6))
+    found = imported(proto, tmp_path).graph
+    np.testing.assert_array_equal(run(export_float(found), {"x": x})["y"], -x[:, :2])
+
+
 def test_identity_dropout_and_cast_are_names(tmp_path):
     nodes = [
         node("Identity", ["x"], ["i"]),

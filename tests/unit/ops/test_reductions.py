@@ -105,10 +105,12 @@ def test_normalization_over_channels_exports_as_steps():
     np.testing.assert_allclose(run(export_float(graph), {"x": x})["y"], wanted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("opset", [18, 21])
 @pytest.mark.parametrize("shape", [(2, 6, 3, 4), (1, 6, 5)])
-def test_group_normalization(shape, tmp_path):
-    constants = {"g": values((6,)), "b": values((6,), 1)}
+def test_group_normalization(shape, opset, tmp_path):
+    """Its first form has a gain a group, the second a gain a channel."""
+    constants = {"g": values((6 if opset == 21 else 3,)), "b": values((6 if opset == 21 else 3,), 1)}
     norm = node("GroupNormalization", ["x", "g", "b"], ["y"], name="gn", num_groups=3, epsilon=1e-3)
     kinds = ["Reshape", "InstanceNormalization", "Reshape", "Affine"]
-    ops = list(assert_kinds(model([norm], {"x": shape}, ["y"], constants, 21), tmp_path, kinds).graph)
+    ops = list(assert_kinds(model([norm], {"x": shape}, ["y"], constants, opset), tmp_path, kinds).graph)
     assert ops[-1].name == "gn"
