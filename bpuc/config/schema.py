@@ -180,9 +180,19 @@ class PreprocessSection(Section):
     resize: Literal["stretch", "letterbox", "crop"] | None = taken(
         "stretch (the default); letterbox keeps the proportions and pads; crop keeps them and cuts around the centre"
     )
-    interpolation: Literal["bilinear", "nearest", "bicubic", "area", "opencv_bilinear", "opencv_nearest"] | None = (
-        taken("bilinear is the default; the first four are Pillow's, with antialiasing, the last two OpenCV's, without")
-    )
+    interpolation: (
+        Literal[
+            "bilinear",
+            "nearest",
+            "bicubic",
+            "area",
+            "opencv_bilinear",
+            "opencv_nearest",
+            "opencv_bicubic",
+            "opencv_area",
+        ]
+        | None
+    ) = taken("bilinear is the default; the first four are Pillow's, with antialiasing, the others OpenCV's, without")
     pad_value: Number | None = taken("colour of the border of letterbox, 0 to 255; 114 without it", ge=0, le=255)
     arrays: Literal["ready", "raw"] | None = taken(
         "whether arrays in files are the model's inputs (ready) or want mean and scale (raw); without it raw for "
