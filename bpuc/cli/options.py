@@ -124,6 +124,12 @@ _SHARED = (
     click.option(
         "--dtype", multiple=True, metavar="NAME=int8|int16", help="Type of a tensor, else node, else op type."
     ),
+    click.option(
+        "--quant",
+        multiple=True,
+        metavar="NAME:KEY=VALUE[,...]",
+        help="A rule as in YAML's quantize: ops: 'head*:output=int16,observer=mse'.",
+    ),
     click.option("--fixed-scale", multiple=True, metavar="TENSOR=S", help="Fix the scale of a tensor."),
     click.option("--run-on-cpu", multiple=True, metavar="NODE_OR_OPTYPE", help="Keep on the CPU."),
     click.option(

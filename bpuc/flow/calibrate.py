@@ -63,6 +63,7 @@ def _identity(request: Request, prepared: Prepared, source: DataSource) -> dict[
         "version of bpuc": __version__,
         "observer": o.observer,
         "options": [dict(o.observer_options), dict(o.observers), dict(o.dtypes), o.template, o.effort, o.tune, tensors],
+        "rules": [str(r) for r in (*o.rules, *o.node_dtypes)],
         "number of samples": source.samples,
     }
 

@@ -13,6 +13,7 @@ from bpuc.base.dtypes import float32_positive
 from bpuc.base.errors import ConfigError, UsageError
 from bpuc.config import Config, load_config
 from bpuc.config.qconfig import QuantRule, Templates, read_templates
+from bpuc.config.rule import read_rule
 from bpuc.flow.own_observers import parse
 from bpuc.observe.registry import observer_names
 from bpuc.passkit import CompileOptions
@@ -80,6 +81,7 @@ def make_request(
     qat_scales: str | None = None,
     template: str | Sequence[str] | None = None,
     rules: Sequence[QuantRule] = (),
+    quant: Sequence[str] = (),
     equalize: bool = False,
     effort: int | None = None,
     tune_thresholds: bool | None = None,
@@ -151,7 +153,7 @@ def make_request(
         max_bits_lost=c.max_bits_lost if max_bits_lost is None and c else max_bits_lost,
         template=templates.whole,
         explicit_default=templates.explicit,
-        rules=(*rules, *(c.rules if c else ()), *templates.rules),
+        rules=(*rules, *map(read_rule, quant), *(c.rules if c else ()), *templates.rules),
         equalize=equalize or bool(c and c.equalize),
         observer=name,
         observer_options=settings,

@@ -79,7 +79,9 @@ def _preferred(graph: Graph, ctx: PassContext) -> list[Tensor]:
 def _can(graph: Graph, ctx: PassContext, tensor: Tensor) -> bool:
     target = ctx.need_target()
     if not target.int16_activations:
-        ctx.warn("int16", f"{tensor.name}: {target.march} has no int16 activations, so it stays int8", tensor.name)
+        op = graph.producer(tensor)
+        of = "" if op is None else f" (of {op.onnx_type} {op.name})"
+        ctx.warn("int16", f"{tensor.name}{of}: {target.march} has no int16 activations, so it stays int8", tensor.name)
         return False
     producer = graph.producer(tensor)
     if producer is not None and producer.device == "BPU" and not gives_int16(graph, producer, ctx):

@@ -12,6 +12,7 @@ from onnx import helper
 
 from bpuc.base.errors import ConfigError, FileError
 from bpuc.config.qconfig import QuantRule, read_table, read_templates, sensitive_rules
+from bpuc.config.rule import read_rule
 from bpuc.flow.calibrate import calibrate
 from bpuc.flow.compile import compile_model
 from bpuc.flow.request import make_request
@@ -296,3 +297,64 @@ def test_int16_operands_keep_their_sums(tmp_path: Path) -> None:
     x = int16s((1, 3, 4, 5)) * 2**-12
     got = run_program(program, {"x": x.astype(np.float32)})["y"]
     np.testing.assert_array_equal(got, conv2d(x, w).astype(np.float32))
+
+
+RULES = {
+    "body/conv1": {"observer": "percentile", "observer_options": {"percentile": 90.0}, "output": "int16"},
+    "Sigmoid": {"fixed_scale": 0.0078125},
+    "body/conv2": {"input": "int16", "device": "BPU"},
+    "body/relu": {"share_observer_with": "body/conv1"},
+    "h*": {"high_precision": False, "weight": "int16"},
+}
+
+
+def as_yaml(rule: dict[str, Any]) -> str:
+    return "{" + ", ".join(f"{k.replace('_options', '_opt')}: {v}" for k, v in rule.items()) + "}"
+
+
+def as_text(rule: dict[str, Any]) -> str:
+    pairs = {k: v for k, v in rule.items() if k != "observer_options"} | rule.get("observer_options", {})
+    return ",".join(f"{k}={v}" for k, v in pairs.items())
+
+
+@pytest.mark.parametrize("march", ["bernoulli2", "bayes", "bayes-e", "nash-e", "nash-m", "nash-p"])
+def test_yaml_command_line_and_python_say_the_same(tmp_path: Path, march: str) -> None:
+    text = ops("\n      ".join(f"'{n}': {as_yaml(r)}" for n, r in RULES.items()))
+    by_file = build(tmp_path, text, march)
+    by_text = build(tmp_path, "", march, quant=[f"{n}:{as_text(r)}" for n, r in RULES.items()])
+    by_python = build(tmp_path, "", march, rules=[QuantRule(n, **r) for n, r in RULES.items()])
+    for other in (by_text, by_python):
+        assert other.constants == by_file.constants
+        assert other.instructions == by_file.instructions
+        assert types(other) == types(by_file)
+    # what is fixed or shared holds on every march, types where it has them, and a warning names the op where not
+    rows = {t["name"]: t for t in by_file.report["tensors"]}
+    assert rows["s"]["scale"] == 0.0078125 or march != "bernoulli2"
+    wide = march != "bernoulli2"
+    assert (rows["a"]["dtype"], rows["y"]["dtype"]) == ("int16" if wide else "int8", "int8")
+    told = " ".join(w["message"] for w in by_file.report["warnings"])
+    assert ("body/conv1" in told) or wide
+    assert ("weights of Conv head stay int8" in told) == (not march.startswith("nash"))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("head", "cannot be read"),
+        ("head:output=int4", "none of int8, int16"),
+        ("head:outputs=int8", "there is no key 'outputs'"),
+        ("head:percentile=99", "there is no key 'percentile'"),
+        ("head:fixed_scale=-1", "above 0"),
+        ("hea:output=int8", "hea is no tensor, node"),
+        ("head:observer=percentil", "there is no observer 'percentil'"),
+        ("head:observer=percentile,bins=3", "bins"),
+    ],
+)
+def test_faulty_rules_of_the_command_line(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(ConfigError) as e:
+        build(tmp_path, quant=[text])
+    assert words in str(e.value)
+
+
+def test_names_with_colons(tmp_path: Path) -> None:
+    assert read_rule("scope/x:0:output=int16") == QuantRule("scope/x:0", output="int16", source="--quant scope/x:0")
