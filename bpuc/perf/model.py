@@ -32,7 +32,7 @@ def estimate(program: Program, target: Target) -> dict[str, Any]:
     plan = plan_memory(program, hw)
     rows = build_rows(program, plan, hw)
     latency = schedule(rows, hw)
-    ops = _records(program, rows, hw)
+    ops, record_of = _records(program, rows, hw)
     bpu, cpu = busy_us(rows, True), busy_us(rows, False)
     steps = program.valid_schedule()
     at_once = max(1.0, hw.cores // (steps.cores if steps else 1))
@@ -62,6 +62,7 @@ def estimate(program: Program, target: Target) -> dict[str, Any]:
         "accuracy": None if target.accuracy is None else asdict(target.accuracy),
         "summary": summary,
         "ops": ops,
+        "transfers": _transfers(rows, record_of),
         "rescales": _priced(program, ops, "rescales", target),
         "avoided": _priced(program, ops, "avoided", target),
         "groups": program.report.get("groups", []),
@@ -86,8 +87,10 @@ def busy_us(rows: list[Row], bpu: bool) -> float:
     return math.fsum(end - start for start, end in spans.values())
 
 
-def _records(program: Program, rows: list[Row], hw: Hardware) -> list[dict[str, Any]]:
-    """The rows as perf.json lists them; ops without instructions (pure views) follow the op before them, at no cost."""
+def _records(program: Program, rows: list[Row], hw: Hardware) -> tuple[list[dict[str, Any]], dict[int, dict[str, Any]]]:
+    """The rows as perf.json lists them, and by op; ops without instructions (pure views) follow the op before them, at
+    no cost."""
+    record_of: dict[int, dict[str, Any]] = {}
     written: dict[int, Ref] = {}
     for ins in program.instructions:
         written.update((ins.op, ref) for ref in ins.writes())
@@ -107,29 +110,55 @@ def _records(program: Program, rows: list[Row], hw: Hardware) -> list[dict[str, 
         outputs = node.get("outputs") or [symbol.name]
         tensor = tensors.get(outputs[0], {})
         ref = written.get(index)
-        records.append(
-            {
-                "name": symbol.name,
-                "op": symbol.op,
-                **_numbers(row, hw),
-                "shape": tensor.get("shape", list(ref.shape) if ref else None),
-                "dtype": tensor.get("dtype", ref.dtype.value if ref else None),
-                "scale": tensor.get("scale"),
-                "reason": node.get("reason"),
-                "remedy": node.get("remedy"),
-                **({"alternative": node["alternative"]} if node.get("alternative") else {}),
-                "onnx_nodes": list(symbol.onnx_nodes),
-                "inputs": [t for t in node.get("inputs", []) if t in wired],
-                "outputs": outputs,
-            }
-        )
+        record_of[index] = {
+            "name": symbol.name,
+            "op": symbol.op,
+            **_numbers(row, hw),
+            "shape": tensor.get("shape", list(ref.shape) if ref else None),
+            "dtype": tensor.get("dtype", ref.dtype.value if ref else None),
+            "scale": tensor.get("scale"),
+            "reason": node.get("reason"),
+            "remedy": node.get("remedy"),
+            **({"alternative": node["alternative"]} if node.get("alternative") else {}),
+            "onnx_nodes": list(symbol.onnx_nodes),
+            "inputs": [t for t in node.get("inputs", []) if t in wired],
+            "outputs": outputs,
+        }
+    records += record_of.values()
     records.sort(key=lambda r: (r["start_us"], r["end_us"]))
     seen: dict[str, int] = {}
     for r in records:
         seen[r["name"]] = seen.get(r["name"], 0) + 1
         if seen[r["name"]] > 1:
             r["name"] += f"#{seen[r['name']]}"
-    return records
+    return records, record_of
+
+
+def _transfers(rows: list[Row], record_of: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
+    """What the DDR bus carries, in order: an op's loads and its stores, each a row of the engine `load` or `store`.
+
+    `after` is the op whose end made room on chip for a load, None where it had to wait for none.
+    """
+    found = []
+    for row in rows:
+        for engine, span, nbytes in (
+            ("load", row.load, row.constants + row.loads),
+            ("store", row.store, row.stores),
+        ):
+            if span is not None:
+                waits = row.waits if engine == "load" else -1
+                found.append(
+                    {
+                        "op": record_of[row.op]["name"],
+                        "engine": engine,
+                        "segment": row.segment,
+                        "start_us": span[0],
+                        "end_us": span[1],
+                        "bytes": round(nbytes),
+                        "after": record_of[rows[waits].op]["name"] if waits >= 0 else None,
+                    }
+                )
+    return sorted(found, key=lambda t: (t["start_us"], t["end_us"]))
 
 
 def _numbers(row: Row, hw: Hardware) -> dict[str, Any]:

@@ -37,6 +37,10 @@ class Row:
     producers: list[int] = field(default_factory=list)  # rows
     start: float = 0.0
     end: float = 0.0
+    # when the bus carries what it loads and stores; None where that is nothing, and on the host
+    load: tuple[float, float] | None = None
+    store: tuple[float, float] | None = None
+    waits: int = -1  # the row that ended before this one's loads could begin, as it held the room for them
 
     def transfer_us(self, hw: Hardware) -> float:
         """Time of this row's traffic on the DDR bus."""
@@ -44,7 +48,7 @@ class Row:
 
 
 def schedule(rows: Sequence[Row], hw: Hardware) -> float:
-    """Place all rows in time, in place; returns the end of the frame for one thread.
+    """Place all rows and their traffic in time, in place; returns the end of the frame for one thread.
 
     Devices take turns: the host waits for a call to end before it goes on.
     """
@@ -82,14 +86,19 @@ def _segment(rows: Sequence[Row], first: int, stop: int, now: float, hw: Hardwar
             nbytes = rows[j].constants + rows[j].loads
             if nbytes:
                 window = rows[max(first, j - int(hw.prefetch_ops))].start
-                bus = max(bus, window, rows[freed - 1].end if freed > first else now) + hw.ddr_us(nbytes)
+                begin = max(bus, window, rows[freed - 1].end if freed > first else now)
+                bus = begin + hw.ddr_us(nbytes)
+                rows[j].load = begin, bus
+                rows[j].waits = freed - 1 if freed > first else -1
             loaded.append(bus if nbytes else now)
         work, tail = row.compute + row.overhead, row.compute / hw.tiles
         row.end = max(row.start + work, *(p.end + tail for p in begun), loaded[i - first] + row.compute / hw.load_tiles)
         free[row.engine] = row.end
         if row.stores:
             store = hw.ddr_us(row.stores)
-            bus = max(max(bus, row.start) + store, row.end + store / hw.tiles)
+            begin = max(bus, row.start)
+            bus = max(begin + store, row.end + store / hw.tiles)
+            row.store = begin, bus
         end = max(end, row.end, bus)
     rows[stop - 1].end = max(rows[stop - 1].end, end)
     return end

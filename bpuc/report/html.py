@@ -48,6 +48,7 @@ def render_html(perf: Mapping[str, Any], title: str) -> str:
     view = context(perf, title)
     data = {
         "ops": [op_data(o) for o in view["ops"]],
+        "transfers": view["transfers"],
         "latency": view["latency"],
         "roofs": view["roofs"],
         "graph": view["graph"],

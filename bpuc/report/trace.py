@@ -1,8 +1,9 @@
 """perf.json as a trace for Perfetto (ui.perfetto.dev) or chrome://tracing.
 
 Format: the JSON object form of Chrome's Trace Event Format; complete events (``"ph": "X"``), times in microseconds.
-A device is a process, an engine a thread. Events of a thread never overlap: where two ops of an engine
-would, the later one goes to a further thread of that engine. Counters (``"ph": "C"``) show DDR bandwidth and MAC rate,
+A device is a process, an engine a thread. Events of a thread never overlap: where two ops of an engine would, the later
+one goes to a further thread of that engine. What the DDR bus carries is a process of its own with pairs of asynchronous
+events (``"ph": "b"`` and ``"e"``), loads and stores apart. Counters (``"ph": "C"``) show DDR bandwidth and MAC rate,
 each op's amount spread evenly over its time, and the memory that is held.
 """
 
@@ -55,9 +56,23 @@ def render_trace(perf: Mapping[str, Any]) -> str:
         events.append({"name": str(op.get("name", "")), "cat": str(op.get("op") or "op"), "ph": "X", "ts": begin,
                        "dur": max(0.0, end - begin), "pid": pids[device], "tid": tid,
                        "args": {k: op[k] for k in _ARGS if op.get(k) not in (None, [], "")}})  # fmt: skip
-    document = {"traceEvents": names + events + _counters(perf, len(pids) + 1), "displayTimeUnit": "ns",
+    bus = _bus(perf, len(pids) + 1)
+    document = {"traceEvents": names + events + bus + _counters(perf, len(pids) + 2), "displayTimeUnit": "ns",
                 "otherData": {"march": str(perf.get("march", "")), "kind": "simulated estimate"}}  # fmt: skip
     return json.dumps(document, ensure_ascii=True, allow_nan=False, separators=(",", ":")) + "\n"
+
+
+def _bus(perf: Mapping[str, Any], pid: int) -> list[dict[str, Any]]:
+    """What the bus carries in one go, named after the op that it is for; loads share an id, and so do stores."""
+    found: list[dict[str, Any]] = []
+    for t in sorted(records(perf, "transfers"), key=lambda t: number(t.get("start_us")) or 0.0):
+        start, end, engine = number(t.get("start_us")), number(t.get("end_us")), str(t.get("engine"))
+        if start is not None and end is not None:
+            common = {"name": str(t.get("op", "")), "cat": engine, "id": engine, "pid": pid, "tid": 0}
+            args = {k: t[k] for k in ("bytes", "after") if t.get(k) is not None}
+            found.append({**common, "ph": "b", "ts": start, "args": args})
+            found.append({**common, "ph": "e", "ts": max(start, end)})
+    return [_named("process_name", pid, 0, "DDR bus (simulated, estimate)"), *found] if found else []
 
 
 def _counters(perf: Mapping[str, Any], pid: int) -> list[dict[str, Any]]:

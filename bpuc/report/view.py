@@ -144,6 +144,7 @@ def context(perf: Record, title: str) -> dict[str, Any]:
         "type_longest": max((us for _, us, _ in types), default=0.0) or 1.0,
         "op_total": v.total(ops, "latency_us"),
         "ops": ops,
+        "transfers": transfers(perf, index),
         "longest": longest,
         "latency": latency,
         "cpu_ops": [(i, o) for i, o in enumerate(ops) if on_cpu(o)],
@@ -168,6 +169,16 @@ def context(perf: Record, title: str) -> dict[str, Any]:
         "kind_of": kind_of,
         "kinds": [k for k in KINDS if any(kind_of(o) == k for o in ops)],
     }
+
+
+def transfers(perf: Record, index: Mapping[str, int]) -> list[tuple[int, str, float, float]]:
+    """(op, engine, start, end in us) of what the DDR bus carries, in order; those of unknown ops are left out."""
+    found = []
+    for t in v.records(perf, "transfers"):
+        i, start, end = index.get(str(t.get("op"))), v.number(t.get("start_us")), v.number(t.get("end_us"))
+        if i is not None and start is not None and end is not None:
+            found.append((i, v.clean(t.get("engine")), round(start, 4), round(end, 4)))
+    return sorted(found, key=lambda t: t[2:])
 
 
 def _comparison(perf: Record) -> dict[str, Any]:

@@ -86,6 +86,19 @@ def test_csv_lists():
     assert (row["shape"], row["scale"], row["onnx_nodes"]) == ("1x2", "0.5 0.25", "p q")
 
 
+def test_csv_and_trace_show_when_the_bus_is_busy():
+    bus = [{"op": "a", "engine": "load", "start_us": 1.0, "end_us": 2.5, "bytes": 9, "after": None},
+           {"op": "a", "engine": "store", "start_us": 4.0, "end_us": 5.0, "bytes": 3, "after": None}]  # fmt: skip
+    perf = bare() | {"ops": [{"name": "a", "op": "Conv"}], "transfers": bus}
+    row = next(csv.DictReader(io.StringIO(render_csv(perf))))
+    assert [row[k] for k in COLUMNS[-4:]] == ["1.0", "2.5", "4.0", "5.0"]
+    events = [e for e in json.loads(render_trace(perf))["traceEvents"] if e["ph"] in "be"]
+    assert [(e["name"], e["id"], e["ph"], e["ts"]) for e in events] == [
+        ("a", "load", "b", 1.0), ("a", "load", "e", 2.5), ("a", "store", "b", 4.0), ("a", "store", "e", 5.0)
+    ]  # fmt: skip
+    assert events[0]["args"] == {"bytes": 9}
+
+
 @ALL
 def test_trace_has_every_op_once_and_lanes_without_overlap(make):
     perf = make()

@@ -56,6 +56,26 @@ def test_a_chain_by_hand():
     json.dumps(perf, allow_nan=False)
 
 
+def test_the_bus_carries_one_thing_at_a_time():
+    perf = estimate(chain(), target())
+    begin = rows(perf)["_call_1"]["end_us"]
+    # 1000 bytes a us: conv1's operand and weights, conv2's weights right behind them, conv2's result as it ends
+    first, second, last = perf["transfers"]
+    assert (first["op"], first["engine"], first["bytes"]) == ("conv1", "load", 512 + 1152)
+    assert (first["start_us"], first["end_us"]) == (pytest.approx(begin), pytest.approx(begin + 1.664))
+    assert (second["op"], second["engine"], second["start_us"]) == ("conv2", "load", pytest.approx(begin + 1.664))
+    assert (last["op"], last["engine"], last["bytes"]) == ("conv2", "store", 512)
+    assert last["end_us"] == pytest.approx(perf["summary"]["bpu_us"] + begin - 50)
+    assert [t["after"] for t in perf["transfers"]] == [None] * 3
+
+
+def test_a_load_that_waits_for_room_says_for_which_op():
+    perf = estimate(chain(channels=64, size=1), target(instruction_us=0.0, constant_buffer_bytes=5000.0))
+    load = next(t for t in perf["transfers"] if t["op"] == "conv2" and t["engine"] == "load")
+    assert load["after"] == "conv1"
+    assert load["start_us"] == rows(perf)["conv1"]["end_us"]
+
+
 def test_an_op_waits_for_its_weights():
     perf = estimate(chain(channels=64, size=1), target(instruction_us=0.0, prefetch_ops=0.0))
     r = rows(perf)
@@ -208,6 +228,10 @@ def test_sums_and_no_overlap_on_an_engine(depth, channels, sram, tiles):
     perf = estimate(b.program([x], [b.dequantize("dequant", t)]), target(sram_bytes=sram, tiles=tiles))
     ops, s = perf["ops"], perf["summary"]
     assert max(o["end_us"] for o in ops) == pytest.approx(s["latency_us"])
+    for engine, total in (("load", "ddr_read_bytes"), ("store", "ddr_write_bytes")):
+        assert sum(t["bytes"] for t in perf["transfers"] if t["engine"] == engine) == s[total]
+    for a, z in pairwise(perf["transfers"]):
+        assert a["end_us"] <= z["start_us"] + 1e-9
     for row, total in (("read_bytes", "ddr_read_bytes"), ("write_bytes", "ddr_write_bytes"), ("macs", "macs")):
         assert sum(o[row] for o in ops) == s[total]
     assert len({o["name"] for o in ops}) == len(ops)

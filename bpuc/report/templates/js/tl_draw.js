@@ -62,10 +62,10 @@
 
   function bars(g, lane, top, h) {
     const { words, width } = tl;
-    for (let k = tl.firstAfter(lane.ops, tl.from); k < lane.ops.length; k += 1) {
-      const i = lane.ops[k], o = ops[i];
-      if (o.a > tl.to) break;
-      const left = Math.max(tl.x(o.a), tl.gutter - 2), w = Math.max(1, Math.min(tl.x(o.b), width + 2) - left);
+    for (let k = tl.firstAfter(lane.bars, tl.from); k < lane.bars.length; k += 1) {
+      const { i, a, b } = lane.bars[k], o = ops[i];
+      if (a > tl.to) break;
+      const left = Math.max(tl.x(a), tl.gutter - 2), w = Math.max(1, Math.min(tl.x(b), width + 2) - left);
       const dim = words.length && !matches(i, words);
       g.globalAlpha = dim ? 0.16 : i === tl.hover ? 0.8 : 1;
       g.fillStyle = tl.colour(o);
@@ -115,10 +115,10 @@
     g.fillStyle = colours.bg;
     g.fillRect(0, 0, width, 26);
     lanes.forEach((lane, k) => {
-      for (const i of lane.ops) {
+      for (const { i, a, b } of lane.bars) {
         g.fillStyle = tl.colour(ops[i]);
         g.globalAlpha = words.length && !matches(i, words) ? 0.15 : 1;
-        g.fillRect(at(ops[i].a), 2 + k * h, Math.max(0.6, at(ops[i].b) - at(ops[i].a)), Math.max(1, h - 1));
+        g.fillRect(at(a), 2 + k * h, Math.max(0.6, at(b) - at(a)), Math.max(1, h - 1));
       }
     });
     g.globalAlpha = 0.62;

@@ -1,4 +1,5 @@
-// Time line, its state: lanes (device, engine) of ops in time, the window in view, and what is where. Times in us.
+// Time line, its state: lanes (device, engine) of ops in time, those of the DDR bus among them, the window in view, and
+// what is where. Times in us.
 const tl = { canvas: $('tl-canvas'), map: $('tl-map'), lanes: [], from: 0, to: 1, width: 0, gutter: 0, colourBy: 'kind', words: [], hits: [],
   hover: -1, cursor: -1, queued: false, AXIS: 22, LANE: 30, TRACK: 46, GAP: 8 };
 {
@@ -7,22 +8,30 @@ const tl = { canvas: $('tl-canvas'), map: $('tl-map'), lanes: [], from: 0, to: 1
   for (const i of order) {
     const o = ops[i], key = JSON.stringify([o.device, o.engine]);
     if (!known.has(key)) {
-      known.set(key, { device: o.device, label: o.engine === none || o.engine.toUpperCase() === o.device ? o.device : `${o.device} ${o.engine}`, ops: [] });
+      known.set(key, { device: o.device, label: o.engine === none || o.engine.toUpperCase() === o.device ? o.device : `${o.device} ${o.engine}`, bars: [] });
       tl.lanes.push(known.get(key));
     }
     const a = o.start_us ?? free.get(key) ?? 0;  // an op without times follows the one before it
     o.a = a;
     o.b = Math.max(a, o.end_us ?? a + (o.latency_us ?? 0));
     free.set(key, o.b);
-    known.get(key).ops.push(i);
+    known.get(key).bars.push({ i, a: o.a, b: o.b });
   }
-  const rank = (l) => (l.device.toUpperCase() === 'CPU' ? 1 : 0);
+  for (const [i, engine, a, b] of data.transfers) {  // what the bus carries for op i
+    const key = `DDR ${engine}`;
+    if (!known.has(key)) {
+      known.set(key, { device: 'DDR', label: key, bars: [] });
+      tl.lanes.push(known.get(key));
+    }
+    known.get(key).bars.push({ i, a, b });
+  }
+  const rank = (l) => ({ DDR: 1, CPU: 2 }[l.device.toUpperCase()] ?? 0);
   tl.lanes.sort((x, y) => rank(x) - rank(y));
   tl.order = order;
 }
 tl.span = ops.reduce((m, o) => Math.max(m, o.b), 0) || 1;
 tl.to = tl.span;
-for (const l of tl.lanes) l.busy = l.ops.reduce((s, i) => s + ops[i].b - ops[i].a, 0) / tl.span;
+for (const l of tl.lanes) l.busy = l.bars.reduce((s, bar) => s + bar.b - bar.a, 0) / tl.span;
 
 tl.narrow = () => tl.width < 640;
 tl.laneHeight = () => (tl.narrow() ? tl.LANE + 14 : tl.LANE);
@@ -31,23 +40,23 @@ tl.trackTop = (k) => tl.AXIS + tl.lanes.length * tl.laneHeight() + tl.GAP + k * 
 tl.x = (t) => tl.gutter + (t - tl.from) / (tl.to - tl.from) * (tl.width - tl.gutter);
 tl.t = (px) => tl.from + (px - tl.gutter) / (tl.width - tl.gutter) * (tl.to - tl.from);
 
-// Index of the first op of a lane that ends after time v; ops of a lane are sorted and do not overlap.
+// Index of the first bar of a lane that ends after time v; bars of a lane are sorted and do not overlap.
 tl.firstAfter = (list, v) => {
   let lo = 0, hi = list.length;
   while (lo < hi) {
     const mid = (lo + hi) >> 1;
-    if (ops[list[mid]].b < v) lo = mid + 1; else hi = mid;
+    if (list[mid].b < v) lo = mid + 1; else hi = mid;
   }
   return lo;
 };
 tl.opAt = (px, py) => {
   const k = tl.lanes.findIndex((_, n) => py >= tl.laneTop(n) - 3 && py <= tl.laneTop(n) + tl.LANE - 5);
   if (k < 0 || px < tl.gutter) return -1;
-  const list = tl.lanes[k].ops, at = tl.t(px), slack = 3 * (tl.to - tl.from) / (tl.width - tl.gutter);
+  const list = tl.lanes[k].bars, at = tl.t(px), slack = 3 * (tl.to - tl.from) / (tl.width - tl.gutter);
   let best = -1, gap = slack;
-  for (let n = tl.firstAfter(list, at - slack); n < list.length && ops[list[n]].a <= at + slack; n += 1) {
-    const o = ops[list[n]], d = Math.max(0, o.a - at, at - o.b);
-    if (d < gap || (d === 0 && gap === 0)) { best = list[n]; gap = d; }
+  for (let n = tl.firstAfter(list, at - slack); n < list.length && list[n].a <= at + slack; n += 1) {
+    const bar = list[n], d = Math.max(0, bar.a - at, at - bar.b);
+    if (d < gap || (d === 0 && gap === 0)) { best = bar.i; gap = d; }
   }
   return best;
 };

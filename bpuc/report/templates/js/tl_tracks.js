@@ -9,10 +9,12 @@ const tracks = (() => {
     { label: 'ddr_held', fill: ['move'], text: size, show: some('ddr_bytes') },
   ].filter((t) => t.show);
 
-  // When the bytes of an op pass the bus: at full bandwidth, one op after the other, as late as its end allows. With no
+  // When the bytes of an op pass the bus, as its transfers say. A document without them: at full bandwidth, one op after the other, as late as its end allows. With no
   // bandwidth stated, or more bytes than it can pass in time, they are spread over the op.
   const passes = ops.map((o) => [o.a, o.b]);
-  if (roofs.ddr && ops.reduce((s, o) => s + (o.read_bytes ?? 0) + (o.write_bytes ?? 0), 0) / roofs.ddr <= tl.span) {
+  const spans = { load: new Map(), store: new Map() };
+  for (const [i, engine, a, b] of data.transfers) spans[engine]?.set(i, [a, b]);
+  if (!data.transfers.length && roofs.ddr && ops.reduce((s, o) => s + (o.read_bytes ?? 0) + (o.write_bytes ?? 0), 0) / roofs.ddr <= tl.span) {
     let free = tl.span;
     const late = tl.order.slice().sort((a, b) => ops[b].b - ops[a].b);
     for (const i of late) {
@@ -27,7 +29,7 @@ const tracks = (() => {
   function values(key, n, per) {
     const out = new Float64Array(n), held = key === 'sram_bytes' || key === 'ddr_bytes', bytes = key === 'read_bytes' || key === 'write_bytes';
     ops.forEach((o, i) => {
-      const v = o[key], [a, b] = bytes ? passes[i] : [o.a, o.b];
+      const v = o[key], [a, b] = (bytes && spans[key === 'read_bytes' ? 'load' : 'store'].get(i)) || (bytes ? passes[i] : [o.a, o.b]);
       if (!v || b < tl.from || a > tl.to) return;
       const long = Math.max(b - a, 1e-9);
       const p = Math.max(0, Math.floor((a - tl.from) / per)), q = Math.min(n - 1, Math.floor((b - tl.from) / per));
