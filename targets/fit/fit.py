@@ -75,7 +75,7 @@ def main() -> None:
     parser.add_argument("--holdout", action="store_true", help="judge the method instead: leave one family out")
     parser.add_argument("--write", action="store_true", help="write the numbers into target.toml")
     args = parser.parse_args()
-    pairs = [p for p in load_pairs(args.folder, args.march) if not args.only or p.name in args.only]
+    pairs = load_pairs(args.folder, args.march, args.only or ())
     start = Hardware.of(get_target(args.march))
     if args.holdout:
         holdout(pairs, start, args.march, args.rounds, args.seed)

@@ -6,6 +6,7 @@ import csv
 import json
 import tempfile
 import zlib
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,11 +64,17 @@ class Pair:
         return sum(t.constants + t.loads + t.stores for t in self.plan.traffic)
 
 
-def load_pairs(folder: Path, march: str) -> list[Pair]:
-    """Compile every graph of the folder that has a measurement for the march; what fails to compile is printed."""
+def load_pairs(folder: Path, march: str, only: Collection[str] = ()) -> list[Pair]:
+    """Compile the graphs of the folder that have a measurement for the march; what fails to compile is printed.
+
+    Args:
+        only: names of graphs; all where there are none.
+    """
     pairs = []
     hw = Hardware.of(get_target(march))
     for name, (measured, thread) in sorted(_measured(folder, march).items()):
+        if only and name not in only:
+            continue
         try:
             program = compile_graph(folder / "graphs" / f"{name}.onnx", march)
         except BpucError as e:

@@ -355,7 +355,23 @@ def large(count: int = 2000, seed: int = 2) -> dict[str, Any]:
                 )
             )
     _wire(ops, skip=10)
-    return _finish(ops)
+    perf = _finish(ops)
+    perf["transfers"] = on_the_bus(perf["ops"])
+    return perf
+
+
+def on_the_bus(ops: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Loads and stores of the ops at 5000 bytes a us, one after the other."""
+    found: list[dict[str, Any]] = []
+    free = 0.0
+    for op in ops:
+        for engine, key in (("load", "read_bytes"), ("store", "write_bytes")):
+            if op[key]:
+                begin = max(free, op["start_us"])
+                free = begin + op[key] / 5000
+                found.append({"op": op["name"], "engine": engine, "segment": op["segment"], "start_us": begin,
+                              "end_us": free, "bytes": op[key], "after": None})  # fmt: skip
+    return found
 
 
 def hostile() -> dict[str, Any]:

@@ -54,6 +54,15 @@ def test_opens_from_disk(open_page, make, width):
     assert js(browser, INK) > 500
 
 
+def test_loads_and_stores_have_lanes(open_page):
+    perf = large(60)
+    without = dict(perf, transfers=[])
+    lanes = [
+        js(open_page(render_html(p, "m")), "return [bpucReport.lanes, bpucReport.transfers]") for p in (without, perf)
+    ]
+    assert lanes == [[lanes[0][0], 0], [lanes[0][0] + 2, len(perf["transfers"])]]
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1440, 390])
 def test_screenshots(open_page, width, scheme):
