@@ -12,6 +12,7 @@ from bpuc.ir import Graph, Op
 from bpuc.observe.registry import make_observer
 from bpuc.ops.attrs import AxisAttrs
 from bpuc.passkit.channels import channel_axes
+from bpuc.passkit.masks import masked_tensors
 
 # samples whose channels are summed up; peaks are those of all
 MOMENT_SAMPLES = 32
@@ -31,6 +32,7 @@ class Plan:
         samples: how many there are.
         rows: whether to sample rows.
         may_mask: whether tensors may be -Inf, as the graph has a constant that is: a mask before a Softmax.
+        masked: tensors that such a constant, or a large negative one, is known to hide positions of.
     """
 
     observers: Mapping[str, tuple[str, Mapping[str, Any]]]
@@ -40,6 +42,7 @@ class Plan:
     samples: int
     rows: bool
     may_mask: bool
+    masked: frozenset[str] = frozenset()
 
     @property
     def taps(self) -> list[str]:
@@ -72,7 +75,9 @@ def make_plan(
     """
     tensors = {t.name: t for t in graph.tensors() if t.observer and t.const is None}
     observers = {n: overrides.get(n, (observer, options)) for n in tensors}
+    masked = masked_tensors(graph) & {*tensors}
     axes = {t.name: (a, t.shape[a]) for t, a in channel_axes(graph).items() if t.name in tensors} if channels else {}
+    axes = {name: axis for name, axis in axes.items() if name not in masked}
     joins = {n: make_observer(*o).joins for n, o in observers.items()}
     same: dict[str, tuple[str, ...]] = {}
     joined: dict[str, tuple[str, ...]] = {}
@@ -81,12 +86,14 @@ def make_plan(
         if not parts or op.out.name not in tensors or any(p not in tensors for p in parts):
             continue
         out = op.out.name
+        if masked & {out, *parts}:
+            continue
         if all(observers[p] == observers[out] and joins[p] for p in parts):
             same[out] = parts
         if isinstance(op.attrs, AxisAttrs) and all(n in axes and axes[n][0] == op.attrs.axis for n in (out, *parts)):
             joined[out] = parts
     may_mask = any(t.const is not None and t.dtype.is_float and np.isneginf(t.const).any() for t in graph.tensors())
-    return Plan(observers, same, axes, joined, samples, rows, may_mask)
+    return Plan(observers, same, axes, joined, samples, rows, may_mask, masked)
 
 
 def _parts(op: Op) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from bpuc.observe.base import Observer
 from bpuc.observe.channels import ChannelObserver, joined
 from bpuc.observe.registry import make_observer
 from bpuc.observe.rows import VALUES, RowSampler
+from bpuc.passkit.masks import seen
 
 Array = np.ndarray[Any, np.dtype[Any]]
 BLOCK = 4
@@ -39,11 +40,11 @@ class Statistics:
         }
         self._channels = {n: ChannelObserver(*axis) for n, axis in plan.axes.items() if n not in plan.joined}
         self._rows: dict[str, RowSampler] = {}
-        for name in plan.observers if plan.rows else ():
+        for name in [n for n in plan.observers if n not in plan.masked] if plan.rows else ():
             axis, count = plan.axes.get(name, (None, 1))
             values = min(VALUES, ALL_VALUES // len(plan.observers))
             self._rows[name] = RowSampler(axis, count, plan.samples, values)
-        self.masked: set[str] = set()
+        self.masked: set[str] = {*plan.masked}
 
     def see(self, number: int, tensors: Iterable[tuple[str, Array]]) -> None:
         """Let the observers see a sample's tensors.
@@ -55,7 +56,8 @@ class Statistics:
         for name, array in tensors:
             try:
                 if name in self.observers:
-                    self.observers[name].update(array)
+                    hides = name in self.plan.masked and not np.isnan(array).any()
+                    self.observers[name].update(seen(array) if hides else array)
                 if name in self._channels and name not in self.masked:
                     self._channels[name].update(array, moments)
                 if name in self._rows and name not in self.masked:

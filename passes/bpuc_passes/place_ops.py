@@ -10,6 +10,7 @@ from bpuc.ops.registry import get
 from bpuc.passkit import Change, Numerics, Pass, PassContext, Stage
 from bpuc.passkit.alternative import alternatives
 from bpuc.passkit.context import MASKED
+from bpuc.passkit.masks import masked_tensors
 from bpuc.passkit.opcost import OpCost
 from bpuc.passkit.placement import divide
 from bpuc.support.check import supports
@@ -31,11 +32,13 @@ class PlaceOps(Pass):
 
     def run(self, graph: Graph, ctx: PassContext) -> list[Change]:
         target = ctx.need_target()
+        masked = masked_tensors(graph) | {n for n, r in ctx.ranges.items() if r.observer == MASKED}
         for op in graph:
             op.device, op.reason = _judge(graph, op, target)
-            hidden = _masked(op, ctx)
+            hidden = next((t.name for t in (*op.inputs, *op.outputs) if t is not None and t.name in masked), None)
             if op.device == "BPU" and hidden is not None:
-                op.device, op.reason = "CPU", f"{hidden} is -Inf where a mask hides its values, which no integer can be"
+                op.device = "CPU"
+                op.reason = f"{hidden} is -Inf, or as good as that, where a mask hides its values: no integer can be"
             if op.device == "CPU" and (remedy := _remedy(graph, op, ctx, hidden)):
                 ctx.remedies[op.name] = remedy
             if op.pin == "BPU" and op.device == "CPU":
@@ -52,12 +55,6 @@ class PlaceOps(Pass):
                 graph.name,
             )
         return [Change("placed on the CPU", op.name, op.reason) for op in graph if op.device == "CPU"]
-
-
-def _masked(op: Op, ctx: PassContext) -> str | None:
-    """The name of an operand or result that calibration saw masked."""
-    names = (t.name for t in (*op.inputs, *op.outputs) if t is not None)
-    return next((n for n in names if n in ctx.ranges and ctx.ranges[n].observer == MASKED), None)
 
 
 def facts_of(graph: Graph, op: Op) -> OpFacts:
@@ -105,7 +102,7 @@ def _remedy(graph: Graph, op: Op, ctx: PassContext, masked: str | None) -> str |
     if op.pin == "CPU":
         return f"leave out --run-on-cpu for {op.name}"
     if masked is not None:
-        return "mask with a large negative number in place of -Inf"
+        return "mask with a number little below the least score in place of -Inf: -16 hides as well"
     facts, target = facts_of(graph, op), ctx.need_target()
     verdict = supports(facts, target)
     if verdict.ok:
