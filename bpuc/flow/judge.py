@@ -29,8 +29,8 @@ from bpuc.sim.fast.engine import FastEngine
 SAMPLES, LEAST_SAMPLES, TRIAL_MACS, MOST_MACS = 8, 2, 20e9, 200e9
 # How many trials a compile takes, by their work, not by time: every run decides alike. What a trial costs beside
 # multiply-accumulates is counted in those: a value that is written like 100, an op that is quantized and lowered like
-# 5e7 (as measured on one core, where 3e10 take about a second).
-TRIALS, ALL_WORK, VALUE_WORK, OP_WORK = (4, 16), 3e11, 100, 5e7
+# 5e7, a weight like 2000 (as measured on one core, where 3e10 take about a second).
+TRIALS, ALL_WORK, VALUE_WORK, OP_WORK, WEIGHT_WORK = (4, 24), 6e11, 100, 5e7, 2000
 
 
 class OutputJudge:
@@ -70,7 +70,9 @@ def most_trials(graph: Graph) -> int:
     """How many trials the searches of a compile may take together, fewer for larger models."""
     ops = list(graph)
     sample = sum(macs_of(op) + VALUE_WORK * sum(t.elements for t in op.outputs) for op in ops)
-    return int(np.clip(ALL_WORK // (_samples(graph) * sample + OP_WORK * len(ops) + 1), *TRIALS))
+    weights = sum(t.elements for t in graph.tensors() if t.const is not None)
+    once = OP_WORK * len(ops) + WEIGHT_WORK * weights + 1
+    return int(np.clip(ALL_WORK // (_samples(graph) * sample + once), *TRIALS))
 
 
 def _samples(graph: Graph) -> int:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
-# what a change that may cost something may cost a single output, in dB
+# what a change that may cost something may cost a single output, in dB, where nothing else is said
 WORST_DB = 0.5
 
 T = TypeVar("T")
@@ -30,6 +30,7 @@ def keep_gains(
     trials: int,
     *,
     independent: bool = False,
+    worst: float = WORST_DB,
     budget: Budget | None = None,
 ) -> tuple[list[T], float]:
     """Those items that raise the score, with few trials.
@@ -41,7 +42,7 @@ def keep_gains(
         items: most promising first, all different.
         score: of having some of the items; [samples, outputs], higher is better.
         least: what each item has to gain, and more than its own standard error over samples; below 0, what each may
-            cost, while no output loses more than `WORST_DB`.
+            cost, while no output loses more than `worst`.
         trials: how many scores are taken at most, that of no items aside.
         independent: gains add up, so a group that gains less than one item has to is not looked into.
         budget: of several searches together; with less than two scores left nothing is tried.
@@ -62,7 +63,7 @@ def keep_gains(
         trials, budget.left = trials - 1, budget.left - 1
         both = [i for i in items if i in kept or i in group]
         after = score(both)
-        if is_gain(base, after, least * len(group)):
+        if is_gain(base, after, least * len(group), worst):
             kept, base = both, after
         elif not (independent and float((after - base).mean()) < least):
             waiting += reversed(_halves(group))
@@ -85,13 +86,13 @@ def _halves(group: list[T]) -> list[list[T]]:
     return [group[half:], group[:half]] if len(group) > 1 else []
 
 
-def is_gain(before: Scores, after: Scores, least: float) -> bool:
+def is_gain(before: Scores, after: Scores, least: float, worst: float = WORST_DB) -> bool:
     """Whether the mean rises by at least `least` and by more than its standard error over samples.
 
-    Where `least` is below 0, a loss is allowed: of that much in the mean, and of `WORST_DB` at any one output.
+    Where `least` is below 0, a loss is allowed: of that much in the mean, and of `worst` at any one output.
     """
     change = (after - before).mean(1)
     if least < 0:
-        return float(change.mean()) >= least and float((after - before).mean(0).min()) >= -WORST_DB
+        return float(change.mean()) >= least and float((after - before).mean(0).min()) >= -worst
     error = float(change.std(ddof=1)) / math.sqrt(len(change)) if len(change) > 1 else 0.0
     return float(change.mean()) >= max(least, error)

@@ -12,7 +12,6 @@ where the outputs hardly notice.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,7 +21,7 @@ from bpuc.ir import Graph, QuantParams, Tensor
 from bpuc.passkit import Change, Group, Numerics, Pass, PassContext, Stage
 from bpuc.passkit.context import Avoided, Refusal
 from bpuc.passkit.scales import ConcatEdge, ScaleClass
-from bpuc.passkit.search import keep_gains
+from bpuc.passkit.search import WORST_DB, keep_gains
 from bpuc.passkit.sharing import USUAL_BITS, Decision, bits_lost
 
 # one value of a type of 8 bits beside eight of another: worth telling
@@ -31,10 +30,10 @@ _MOVED = "values only move between them"
 # members that lose a whole bit may be better apart; what each must gain at the outputs for its rescale (both chosen by
 # hand: below a bit users expect sharing), and trials at most
 _PAID_BITS, _LEAST_DB, _TRIALS = 1.0, 0.5, 8
-# SQNR in dB up to which that gain is enough; above it grows in proportion
-_FAR_DB = 20.0
 # what the outputs may lose for each Rescale less
 _LOSS_DB = 0.15
+# SQNR in dB up to which those gains and losses hold; above it they grow in proportion
+_FAR_DB = 20.0
 
 
 # a concat and the number of its operand
@@ -117,9 +116,12 @@ def _judged(graph: Graph, ctx: PassContext, decision: Decision) -> Decision:
         twin.apart |= _apart(decision, members, "in a trial")
         return score(twin)
 
-    if ctx.budget.left < 2:
+    if ctx.budget.left < 2 or not (paid or decision.refused()):
         return decision
-    kept, gain = keep_gains(paid, apart, _needed(apart, paid), _TRIALS, independent=True, budget=ctx.budget)
+    # the nearer the outputs are to float already, the less a dB is worth
+    worth = max(1.0, float(apart([]).mean()) / _FAR_DB)
+    trials = min(_TRIALS, ctx.budget.left // (2 if decision.refused() else 1) - 1)
+    kept, gain = keep_gains(paid, apart, _LEAST_DB * worth, trials, independent=True, budget=ctx.budget)
     if kept:
         ctx.apart |= _apart(decision, kept, f"the outputs are {gain:.2f} dB better on calibration data")
         decision = _decide(graph, ctx)
@@ -131,16 +133,11 @@ def _judged(graph: Graph, ctx: PassContext, decision: Decision) -> Decision:
         twin.together |= {(e.op.name, e.index) for e in decision.cut_from(members)}
         return score(twin)
 
-    joined, _ = keep_gains(refused, together, -_LOSS_DB, _TRIALS, budget=ctx.budget)
+    joined, _ = keep_gains(refused, together, -_LOSS_DB * worth, _TRIALS, worst=WORST_DB * worth, budget=ctx.budget)
     if joined:
         ctx.together |= {(e.op.name, e.index) for e in decision.cut_from(joined)}
         decision = _decide(graph, ctx)
     return decision
-
-
-def _needed(score: Callable[[list[int]], np.ndarray], paid: list[int]) -> float:
-    """dB that a Rescale must gain: the nearer the outputs are to float already, the less a dB is worth."""
-    return _LEAST_DB * max(1.0, float(score([]).mean()) / _FAR_DB) if paid else _LEAST_DB
 
 
 def _apart(decision: Decision, members: list[int], gained: str) -> dict[tuple[str, int], Refusal]:

@@ -44,7 +44,8 @@ class WidenEnds(Pass):
         if ctx.judge is None or not ctx.options.auto_int16 or not ctx.need_target().int16_activations:
             return []
         found = _candidates(graph, ctx)
-        kept, gain = keep_gains([*found], partial(_score, graph, ctx, found), _LEAST_DB, _TRIALS)
+        trials = min(_TRIALS, ctx.budget.left // 2 - 1)
+        kept, gain = keep_gains([*found], partial(_score, graph, ctx, found), _LEAST_DB, trials, budget=ctx.budget)
         changes = []
         for name in kept:
             widen(ctx, found[name])

@@ -47,7 +47,8 @@ class WidenParts(Pass):
             if bits >= TELL_BITS and _able(graph, ctx, tensors):
                 found[part] = bits, tensors
         parts = sorted(found, key=lambda n: (-found[n][0], n))
-        kept, gain = keep_gains(parts, partial(_score, graph, ctx, found), _LEAST_DB, _TRIALS, budget=ctx.budget)
+        trials = min(_TRIALS, ctx.budget.left // 2 - 1)  # scales are shared with what is left
+        kept, gain = keep_gains(parts, partial(_score, graph, ctx, found), _LEAST_DB, trials, budget=ctx.budget)
         changes = []
         for part in kept:
             bits, tensors = found[part]
