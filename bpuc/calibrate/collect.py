@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from bpuc.base.errors import ConfigError
+from bpuc.calibrate.hidden import OBSERVER, without_hidden
 from bpuc.calibrate.parallel import Pool, in_blocks
 from bpuc.calibrate.partial import Partial
 from bpuc.calibrate.plan import make_plan
@@ -90,13 +91,14 @@ def calibrate_graph(
             if partial is not None:
                 partial.keep(statistics, end)
     statistics.finish()
-    found = _ranges(statistics, wide, tune)
+    found = without_hidden(graph, _ranges(statistics, wide, tune), overrides or {})
     if few:
         found = search(graph, found, statistics, few, threads, tell)
     if not tune:
         return found
     # an observer that a tensor was given decides alone
     rows = {name: r for name, r in statistics.rows().items() if name not in (overrides or {})}
+    rows = {name: r for name, r in rows.items() if found[name].observer != OBSERVER}
     tables = [tune_thresholds(graph, found, rows, clipping[0])]
     if choose is not None and tables[0] != found:
         tables += [found, *(tune_thresholds(graph, found, rows, c) for c in clipping[1:])]

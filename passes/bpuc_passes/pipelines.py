@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from bpuc.passkit import Pass
 from bpuc_passes.attach_images import AttachImages
+from bpuc_passes.bound_masks import BoundMasks, ClampMasks
 from bpuc_passes.choose_dtypes import ChooseDtypes
 from bpuc_passes.correct_bias import CorrectBias
 from bpuc_passes.decompose_reduce import DecomposeReduce
@@ -43,6 +44,7 @@ def optimize() -> Sequence[Pass]:
     """Float rewrites that hold for every march, and the observers; needs no data."""
     return (
         PinDevices(),
+        BoundMasks(),
         FuseLayerNorm(),
         DecomposeReduce(),
         MergeSplitConcat(),
@@ -67,6 +69,7 @@ def quantize() -> Sequence[Pass]:
     """Scales, conversions and rescales, from the thresholds of a calibration."""
     return (
         TakeFileScales(),
+        ClampMasks(),
         EqualizeBranches(),
         ShareScales(),
         KeepFileScales(),
