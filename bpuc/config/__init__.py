@@ -1,28 +1,24 @@
 """Configuration files: the vendor's YAML keys and our own, read with line numbers.
 
-What `load_config` needs is imported when it is called: the checks of all keys take a quarter of a second to set up,
-which a command without a configuration file need not wait for.
+`load_config` is imported when it is asked for: the checks of all keys take a quarter of a second to set up, which a
+command without a configuration file need not wait for.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
 
 from bpuc.config.config import Config, InputConfig, NodeDtype, Preprocess
+
+if TYPE_CHECKING:
+    from bpuc.config.load import load_config
 
 __all__ = ["Config", "InputConfig", "NodeDtype", "Preprocess", "load_config"]
 
 
-def load_config(
-    path: str | os.PathLike[str],
-    *,
-    marches: Collection[str] | None = None,
-    observers: Collection[str] | None = None,
-    march: str | None = None,
-    cores: Mapping[str, int] | None = None,
-) -> Config:
-    """Read a YAML configuration; see `bpuc.config.load.load_config`."""
-    from bpuc.config.load import load_config as load
+def __getattr__(name: str) -> Any:
+    if name == "load_config":
+        from bpuc.config.load import load_config
 
-    return load(path, marches=marches, observers=observers, march=march, cores=cores)
+        return load_config
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

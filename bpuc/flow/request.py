@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from bpuc.base.dtypes import float32_positive
 from bpuc.base.errors import ConfigError, UsageError
-from bpuc.config import Config, load_config
+from bpuc.config import Config
 from bpuc.config.qconfig import QuantRule, Templates, read_templates
 from bpuc.config.rule import read_rule
 from bpuc.flow.own_observers import parse
@@ -113,6 +113,8 @@ def make_request(
     known_marches, known_observers = [*targets(), *ALIASES], observer_names()
     c = None
     if config:
+        from bpuc.config import load_config
+
         counts = {m: int(t.hw("cores")) for m, t in targets().items()}
         counts |= {alias: counts[m] for alias, m in ALIASES.items()}
         c = load_config(config, marches=known_marches, observers=known_observers, march=march, cores=counts)

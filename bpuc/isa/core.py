@@ -6,6 +6,7 @@ An instruction is a frozen dataclass. Its fields are ints, floats, tuples of int
 
 from __future__ import annotations
 
+import math
 import dataclasses
 import struct
 import types
@@ -58,10 +59,7 @@ class Ref:
 
     @property
     def elements(self) -> int:
-        n = 1
-        for d in self.shape:
-            n *= d
-        return n
+        return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:

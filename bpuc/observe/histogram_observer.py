@@ -14,6 +14,12 @@ from bpuc.observe.base import Observer
 from bpuc.observe.histogram import Histogram, check_bins
 
 
+def check_whole(option: str, value: int, least: int, most: int) -> None:
+    """Raise ConfigError unless the value of an option is in least..most."""
+    if not least <= value <= most:
+        raise ConfigError(f"observer option {option} is {value}", want=f"a whole number from {least} to {most}")
+
+
 @dataclass(frozen=True)
 class SamplingOptions:
     """The option of all observers with a histogram.
@@ -25,8 +31,7 @@ class SamplingOptions:
     sampling: int = 1
 
     def __post_init__(self) -> None:
-        if not 1 <= self.sampling <= 64:
-            raise ConfigError(f"observer option sampling is {self.sampling}", want="a whole number from 1 to 64")
+        check_whole("sampling", self.sampling, 1, 64)
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bpuc.base.errors import ConfigError
-from bpuc.observe.histogram_observer import HistogramObserver, HistogramOptions
+from bpuc.observe.histogram_observer import HistogramObserver, HistogramOptions, check_whole
 from bpuc.observe.mse import best_hundredth, linear_centres, quantization_error
 
 
@@ -31,8 +30,7 @@ class LsqOptions(HistogramOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 1 <= self.steps <= 1000:
-            raise ConfigError(f"observer option steps is {self.steps}", want="a whole number from 1 to 1000")
+        check_whole("steps", self.steps, 1, 1000)
 
 
 class Lsq(HistogramObserver):

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from bpuc.base.errors import ConfigError
 from bpuc.observe.histogram import Histogram
-from bpuc.observe.histogram_observer import HistogramObserver, HistogramOptions
+from bpuc.observe.histogram_observer import HistogramObserver, HistogramOptions, check_whole
 
 CANDIDATES = 100
 
@@ -28,10 +27,8 @@ class MseOptions(HistogramOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 1 <= self.stride <= 20:
-            raise ConfigError(f"observer option stride is {self.stride}", want="a whole number from 1 to 20")
-        if not 0 <= self.finer <= 1000:
-            raise ConfigError(f"observer option finer is {self.finer}", want="a whole number from 0 to 1000")
+        check_whole("stride", self.stride, 1, 20)
+        check_whole("finer", self.finer, 0, 1000)
 
 
 class Mse(HistogramObserver):

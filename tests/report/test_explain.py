@@ -7,7 +7,8 @@ import pytest
 from bpuc.base.errors import ConfigError
 from bpuc.report.checktable import render_check
 from bpuc.report.explain import explain_placement, explain_refinements, explain_rescales, explain_scales, records
-from tests.report.report_samples import build_report, realistic
+from tests.report.report_document import build_report
+from tests.report.report_samples import realistic
 
 
 def flat(text: str) -> str:
