@@ -6,8 +6,8 @@ An instruction is a frozen dataclass. Its fields are ints, floats, tuples of int
 
 from __future__ import annotations
 
-import math
 import dataclasses
+import math
 import struct
 import types
 import typing
