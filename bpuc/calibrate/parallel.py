@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import islice
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol, cast
 
@@ -172,6 +173,7 @@ def _held() -> Iterator[None]:
     if sys.platform == "win32":
         yield
         return
+    resource_tracker.ensure_running()  # which lets signals through again, where it has to be started
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _POLITE)
     try:
         yield

@@ -11,7 +11,7 @@ from typing import Any
 
 from bpuc.base.channels import ChannelStats
 from bpuc.base.dtypes import float32_positive
-from bpuc.base.errors import FileError
+from bpuc.base.errors import ConfigError, FileError
 from bpuc.base.files import read_bytes, write_atomic
 from bpuc.base.tail import Tail
 
@@ -108,6 +108,10 @@ def load_calibration(path: str | os.PathLike[str]) -> Calibration:
                 for name, e in value.get("weights", {}).items()
             },
         )
+    except ConfigError as e:
+        raise FileError(
+            f"{path} is no valid calibration file: {e.message}", hint="write it with `bpuc calibrate`"
+        ) from e
     except UnicodeDecodeError as e:
         raise FileError(
             f"{path} is no valid calibration file: it is no text in UTF-8", hint="write it with `bpuc calibrate`"

@@ -63,6 +63,16 @@ class NodeDtype:
 
 
 @dataclass(frozen=True)
+class Subgraph:
+    """A type for all nodes on the ways from some tensors or nodes to others."""
+
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
 class Config:
     """A configuration file. None and empty mean: not said.
 
@@ -75,6 +85,7 @@ class Config:
         searches: the observer is that of calibration_type default, so that thresholds may still be tuned.
         dtypes: tensor, node or op type -> "int8" | "int16", as --dtype.
         node_dtypes: finer wishes of node_info and optimization, for one side of a node.
+        subgraphs: of subgraph_config.
         output_dtype: set_model_output_int8 / int16.
         batch: samples that a run takes at once. separate: inputs that become one input a sample; "*" means all.
         notes: keys without effect, with file, line and reason.
@@ -104,6 +115,7 @@ class Config:
     max_latency_loss: float | None = None
     dtypes: Mapping[str, str] = field(default_factory=dict)
     node_dtypes: tuple[NodeDtype, ...] = ()
+    subgraphs: tuple[Subgraph, ...] = ()
     output_dtype: str | None = None
     output_nodes: tuple[str, ...] = ()
     remove_types: tuple[str, ...] = ()

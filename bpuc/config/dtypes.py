@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bpuc.config import values
-from bpuc.config.config import NodeDtype
+from bpuc.config.config import NodeDtype, Subgraph
 
 NO_EFFECT = {
     "asymmetric": "scales are symmetric",
@@ -24,6 +24,7 @@ class Wishes:
 
     dtypes: dict[str, str] = field(default_factory=dict)
     node_dtypes: list[NodeDtype] = field(default_factory=list)
+    subgraphs: list[Subgraph] = field(default_factory=list)
     cpu: list[str] = field(default_factory=list)
     bpu: list[str] = field(default_factory=list)
     template: str | None = None

@@ -15,7 +15,7 @@ from typing import Any
 from bpuc.base.errors import FileError, did_you_mean
 from bpuc.base.files import read_bytes
 from bpuc.config import values
-from bpuc.config.config import NodeDtype
+from bpuc.config.config import NodeDtype, Subgraph
 from bpuc.config.dtypes import Wishes
 from bpuc.config.report import Report
 
@@ -25,7 +25,6 @@ NO_EFFECT = {
     "asymmetric": "scales are symmetric",
     "num_sample": "biases are corrected by all that calibration saw",
     "metric": "candidates are judged by cosine similarity, biases by the mean error",
-    "subgraph_config": "name the nodes under bpuc: dtype",
 }
 BINS = {"num_bin": "bins", "max_num_bin": "max_bins"}
 
@@ -55,7 +54,12 @@ class QuantConfig:
                 return self._report.mistake(self._key, e.message)
             except ValueError as e:
                 return self._report.mistake(self._key, f"{path} is no JSON: {e}")
-        sections = {"model_config": self._model, "op_config": self._ops, "node_config": self._nodes}
+        sections = {
+            "model_config": self._model,
+            "op_config": self._ops,
+            "node_config": self._nodes,
+            "subgraph_config": self._subgraphs,
+        }
         for name, part in self._items(value, self._key):
             if name in sections:
                 sections[name](part, (*self._key, name))
@@ -142,6 +146,24 @@ class QuantConfig:
             self._node(op, part, (*key, op))
 
     _nodes = _ops
+
+    def _subgraphs(self, value: Any, key: Key) -> None:
+        for name, part in self._items(value, key):
+            given: dict[str, Any] = {}
+            for word, inner in self._items(part, (*key, name)):
+                try:
+                    if word in ("inputs", "outputs"):
+                        given[word] = values.names(inner)
+                    elif word == "qtype":
+                        given[word] = self._dtype(inner, (*key, name, word))
+                    else:
+                        self._other((*key, name, word), ["inputs", "outputs", "qtype"])
+                except ValueError as e:
+                    self._report.mistake((*key, name, word), str(e))
+            if not given.get("inputs") or not given.get("outputs"):
+                self._report.mistake((*key, name), "it needs inputs and outputs")
+            elif given.get("qtype"):
+                self._wishes.subgraphs.append(Subgraph(name, given["inputs"], given["outputs"], given["qtype"]))
 
     def _node(self, node: str, value: Any, key: Key) -> None:
         for name, part in self._items(value, key):

@@ -147,7 +147,8 @@ class CalibrationParameters(Section):
     quant_config: Any = taken(
         "a mapping or a JSON file: all_node_type, model_output_type, calibration_type, max_percentile, num_bin, "
         "max_num_bin (of kl) and per_channel of the activation, bias_correction of the weight, similarity of "
-        "modelwise_search, qtype and ON of ops and nodes, with int8 and int16; other dtypes and keys get a note"
+        "modelwise_search, qtype and ON of ops and nodes, inputs, outputs and qtype of subgraphs, with int8 and int16; "
+        "other dtypes and keys get a note"
     )
 
 

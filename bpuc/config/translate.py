@@ -74,6 +74,7 @@ def to_config(
         max_latency_loss=own.max_latency_loss,
         dtypes={**wishes.dtypes, **(own.dtype or {})},
         node_dtypes=tuple(w for w in wishes.node_dtypes if w.node not in (own.dtype or {})),
+        subgraphs=tuple(wishes.subgraphs),
         output_dtype=wishes.output_dtype,
         output_nodes=model.output_nodes or (),
         remove_types=model.remove_node_type or (),

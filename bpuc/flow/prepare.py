@@ -13,6 +13,7 @@ from bpuc.data import InputSpec, random_data
 from bpuc.flow.file_scales import rounded_by_file
 from bpuc.flow.probe import results
 from bpuc.flow.request import Request
+from bpuc.flow.subgraphs import rules_of_subgraphs
 from bpuc.flow.twice import tell_twice_in_model
 from bpuc.frontend.onnx_export import export_float
 from bpuc.frontend.onnx_import import ImportedModel, import_model
@@ -68,7 +69,7 @@ def prepare(request: Request, host_values: bool = False, batch: int = 1, roundin
         ctx.warn("config", text)
     for name in gone:
         ctx.warn("output-nodes", f"{name} leads to none of output_nodes and is not there", name)
-    ctx.matches = find_matches(graph, options.rules)
+    ctx.matches = find_matches(graph, (*options.rules, *rules_of_subgraphs(graph, request.config)))
     ctx.known_types = {n for op in graph for n in (op.kind, op.onnx_type)}
     ctx.options = replace(ctx.options, fixed_scales={**_rule_scales(graph, ctx), **ctx.options.fixed_scales})
     tell_twice_in_model(graph, request.config, ctx)

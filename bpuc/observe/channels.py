@@ -32,10 +32,13 @@ class ChannelObserver:
         view = x.reshape(before, x.shape[self.axis], -1)
         if not x.size:
             return
-        self._peak = np.maximum(self._peak, np.maximum(view.max((0, 2)), -view.min((0, 2))))
+        peak = np.maximum(view.max((0, 2)), -view.min((0, 2)))
+        self._peak = np.maximum(self._peak, peak)
         if moments:
-            self._block[0] += view.sum((0, 2), dtype=np.float32)
-            self._block[1] += np.einsum("nci,nci->c", view, view, dtype=np.float32)
+            # float32 is quick, and holds sums of squares up to 2**127
+            dtype = np.float32 if float(peak.max()) ** 2 * x.size < 2.0**127 else np.float64
+            self._block[0] += view.sum((0, 2), dtype=dtype)
+            self._block[1] += np.einsum("nci,nci->c", view, view, dtype=dtype)
             self.count += before * view.shape[2]
 
     def close(self) -> None:

@@ -358,3 +358,36 @@ def test_faulty_rules_of_the_command_line(tmp_path: Path, text: str, words: str)
 
 def test_names_with_colons(tmp_path: Path) -> None:
     assert read_rule("scope/x:0:output=int16") == QuantRule("scope/x:0", output="int16", source="--quant scope/x:0")
+
+
+SUBGRAPH = (
+    "calibration_parameters: {{quant_config: {{subgraph_config: {{part: {{inputs: [{0}], outputs: [{1}], "
+    "qtype: int16}}}}, node_config: {{body/sig: {{qtype: int8}}}}}}}}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("ends", "want"),
+    [
+        (("body/sig", "body/relu"), {"a": "int16", "s": "int8", "r": "int16"}),
+        (("s", "b"), {"a": "int8", "s": "int8", "r": "int16"}),
+        (("x", "a"), {"x": "int16", "a": "int16", "s": "int8", "r": "int8"}),
+    ],
+)
+def test_the_nodes_between(tmp_path: Path, ends: tuple[str, str], want: dict[str, str]) -> None:
+    config = Path(write(tmp_path))
+    config.write_text(config.read_text() + SUBGRAPH.format(*ends))
+    found = types(compile_model(make_request(None, "bayes-e", str(config), effort=0, threads=1)).program)
+    assert {n: found[n] for n in want} == want
+
+
+def test_faulty_subgraphs(tmp_path: Path) -> None:
+    config = Path(write(tmp_path))
+    text = config.read_text()
+    for ends, words in ((("xx", "a"), "xx is no tensor and no node"), (("head", "body/sig"), "no way leads from")):
+        config.write_text(text + SUBGRAPH.format(*ends))
+        with pytest.raises(ConfigError, match=words):
+            compile_model(make_request(None, "bayes-e", str(config)))
+    config.write_text(text + SUBGRAPH.format("a", "b").replace("outputs: [b], ", ""))
+    with pytest.raises(ConfigError, match="it needs inputs and outputs"):
+        make_request(None, "bayes-e", str(config))

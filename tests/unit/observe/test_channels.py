@@ -56,3 +56,14 @@ def test_text_keeps_what_stats_gave() -> None:
 def test_damaged_statistics_are_refused(entry: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
         ChannelStats.from_text(entry)
+
+
+def test_values_whose_squares_leave_float32() -> None:
+    x = np.array([[1e30, -3e38], [2.0, 4.0]], np.float32).reshape(1, 2, 2)
+    observer = ChannelObserver(1, 2)
+    observer.update(x)
+    observer.close()
+    stats = observer.stats()
+    np.testing.assert_allclose(stats.square, [(1e60 + 9e76) / 2, 10.0], rtol=1e-5)
+    np.testing.assert_allclose(stats.mean, [(1e30 - 3e38) / 2, 3.0], rtol=1e-5)
+    assert ChannelStats.from_text(stats.to_text()).square[0] == stats.square[0]
