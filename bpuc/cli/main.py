@@ -67,7 +67,11 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
 
-@click.group(cls=LazyGroup, epilog="Example: bpuc compile model.onnx --march bayes-e --data calib.npz -o model.bpuc")
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Example: bpuc compile model.onnx --march bayes-e --data calib.npz -o model.bpuc",
+)
 @click.option("--quiet", is_flag=True, help=ui.QUIET_HELP)
 @click.version_option(__version__, prog_name="bpuc")
 @click.pass_context

@@ -57,6 +57,7 @@ class AtLeastZero(click.FloatRange):
         return number
 
 
+HELP = {"help_option_names": ["-h", "--help"]}
 THREADS = click.IntRange(1, 256)
 
 
@@ -64,10 +65,23 @@ class Command(click.Command):
     """A command with --quiet that refuses, before any work, to write over what it reads or two results to one file."""
 
     def __init__(self, *args: Any, **settings: Any):
-        super().__init__(*args, **settings)
+        super().__init__(*args, **{"context_settings": HELP, **settings})
         self.params.append(
             click.Option(["--quiet"], is_flag=True, expose_value=False, callback=_quiet, help=ui.QUIET_HELP)
         )
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Options under headings; those that have none here come first."""
+        sections: dict[str, list[tuple[str, str]]] = {"Options": [], **{title: [] for title in _SECTIONS}}
+        title_of = {name: title for title, names in _SECTIONS.items() for name in names.split()}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None and isinstance(param, click.Option):
+                sections[title_of.get(param.name or "", "Options")].append(record)
+        for title, rows in sections.items():
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
 
     def invoke(self, ctx: click.Context) -> Any:
         given = {name: ctx.params.get(name) for name in (*_WRITTEN, *_READ)}
@@ -83,6 +97,18 @@ def _quiet(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # 
     if value:
         ctx.meta[ui.QUIET] = True
 
+
+# headings of --help, and the parameters below each
+_SECTIONS = {
+    "Ops and tensors by name": "dtype fixed_scale run_on_cpu run_on_bpu input_shape observer_for quant template",
+    "Scales at concats": "share_scales share keep_scale max_bits_lost qat_scales equalize",
+    "Accuracy": "effort tune_thresholds channel_scales bias_correction adaptive_rounding weight_clipping auto_int16 "
+    "max_latency_loss high_precision_outputs",
+    "Schedule": "optimize compile_mode balance cores",
+    "Gates": "max_latency_ms fail_on",
+    "Looking inside": "dump_dir keep_stages check_numerics",
+    "Running": "threads workers scheduler resume quiet",
+}
 
 _WRITTEN = {"output": "-o", "report": "--report", "json_to": "--json", "html_to": "--html"}
 _WRITTEN |= {"csv_to": "--csv", "trace_to": "--trace"}

@@ -112,3 +112,14 @@ def test_values_near_the_end_of_float32_raise_no_warning(bpuc: Bpuc, tmp_path: P
     words = ["--march", "bayes-e", "--data", tmp_path / "d.npz", "-o", tmp_path / "x.bpuc"]
     done = bpuc("compile", tmp_path / "m.onnx", *words)
     assert (done.code, "Warning" in done.err) == (0, False), done.err
+
+
+@pytest.mark.parametrize("word", ["-h", "--help"])
+def test_options_stand_under_headings_each_once(bpuc: Bpuc, word: str) -> None:
+    done = bpuc("compile", word)
+    heads = [line.rstrip(":") for line in done.out.splitlines() if line and line[0].isalpha() and line.endswith(":")]
+    assert (done.code, heads[0], heads[-1]) == (0, "Options", "Running")
+    assert {"Scales at concats", "Accuracy", "Gates"} < set(heads)
+    found = [line.split()[0] for line in done.out.splitlines() if line.startswith("  -")]
+    assert len(found) == len(set(found))
+    assert {"--march", "--share-scales", "--effort", "--cores", "--quiet"} < set(found)
