@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
@@ -82,7 +83,7 @@ def import_model(
         symbols: sizes of dimensions that the file names.
         host_values: take what has no static shape or is no tensor (`Tensor.host`), which no compiled program can hold.
         batch: first size of the inputs where `input_shapes` has it in place of 1: constant targets of Reshape and
-            Resize that begin with 1 begin with it too.
+            Resize grow by it too.
         rounding: keep the file's QuantizeLinear and DequantizeLinear, so that the graph rounds as the file does; else
             they only say what the scales are.
 
@@ -268,15 +269,18 @@ class _Importer:
             self._op(node, inputs, outputs, outer)
 
     def _with_batch(self, node: NodeProto, inputs: Operands) -> Operands:
-        """Operands with the batch in the place of a constant 1 in front of a target shape."""
+        """Operands with the batch in a constant target shape: in place of a leading 1, or times the first size."""
         index = TARGETS.get(node.op_type, len(inputs))
-        operand = inputs[index] if index < len(inputs) else None
+        operand, x = inputs[index] if index < len(inputs) else None, inputs[0] if inputs else None
         target = None if operand is None else operand.const
-        if target is None or not target.size or target.flat[0] != 1:
+        if target is None or not target.size or x is None:
             return inputs
-        changed = constant(
-            self.graph.unique(f"{node.output[0]}_target"), np.array([self._batch, *target[1:]], np.int64)
-        )
+        sizes = [int(n) for n in target.reshape(-1)]
+        lacks = node.op_type == "Reshape" and min(sizes) > 0 and math.prod(sizes) * self._batch == x.elements
+        if sizes[0] != 1 and not lacks:
+            return inputs
+        array = np.array([self._batch * sizes[0], *sizes[1:]], np.int64)
+        changed = constant(self.graph.unique(f"{node.output[0]}_target"), array)
         return [changed if i == index else t for i, t in enumerate(inputs)]
 
     def _inline(self, node: NodeProto, name: str, inputs: Operands) -> None:

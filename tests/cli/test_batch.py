@@ -105,6 +105,23 @@ def test_each_sample_as_alone(run: Any, rt: str) -> None:
 
 
 @pytest.mark.usefixtures("folder")
+def test_targets_that_hold_the_batch_times_something(run: Any) -> None:
+    """As in attention by areas: [1, 4, 64] -> [2, 2, 64] -> [1, 4, 8, 8] -> twice the size."""
+    nodes = [
+        *convs(),
+        helper.make_node("Reshape", ["c", "areas"], ["d"], "areas"),
+        helper.make_node("Softmax", ["d"], ["e"], "soft", axis=-1),
+        helper.make_node("Reshape", ["e", "back"], ["f"], "back"),
+        helper.make_node("Resize", ["f", "", "", "sizes"], ["y"], "up", mode="nearest"),
+    ]
+    shapes = {"areas": np.array([2, 2, 64]), "back": np.array([1, 4, 8, 8]), "sizes": np.array([1, 4, 16, 16])}
+    for name, more in (("alone", ""), ("many", "input_batch: 3")):
+        run("compile", "-c", write(name, "featuremap", more, nodes, **shapes))
+    want = results(run, "alone", "one.npz")
+    np.testing.assert_array_equal(results(run, "many", "flat.npz").reshape(want.shape), want)
+
+
+@pytest.mark.usefixtures("folder")
 def test_a_model_with_a_batch_of_its_own(run: Any) -> None:
     nodes = [*convs()[:2], helper.make_node("Conv", ["b", "w2"], ["y"], "c2")]
     rng = np.random.default_rng(6)
