@@ -159,8 +159,7 @@ def initializer(
         array = array_of(proto) if stored is None else in_float32(stored, proto.data_type)
     except (ValueError, TypeError) as e:
         raise ModelError(f"{where} is damaged: {e}", where=where, want=f"data for shape {list(proto.dims)}") from e
-    if not readers or not readers <= UNBOUNDED:
-        check_finite(array, proto.name)
+    check_finite(array, proto.name, bounds=bool(readers) and readers <= UNBOUNDED)
     return constant(proto.name, array, strings)
 
 
@@ -172,15 +171,16 @@ def is_mask(node: NodeProto, inputs: Sequence[Tensor | None]) -> bool:
     )
 
 
-def check_finite(array: Array, name: str) -> None:
-    """Refuse NaN and infinite values in constants.
+def check_finite(array: Array, name: str, bounds: bool = False) -> None:
+    """Refuse NaN and infinite values in constants; in `bounds` and masks NaN alone.
 
     Raises:
         ModelError: naming the constant, the first bad value and its place.
     """
-    if array.dtype.kind != "f" or np.isfinite(array).all():
+    good = True if array.dtype.kind != "f" else ~np.isnan(array) if bounds else np.isfinite(array)
+    if np.all(good):
         return
-    place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+    place = tuple(int(i) for i in np.argwhere(~np.asarray(good))[0])
     value = "NaN" if np.isnan(array[place]) else "Inf"
     raise ModelError(
         f"initializer '{name}' holds {value} at {list(place)}",

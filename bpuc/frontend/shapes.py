@@ -104,6 +104,14 @@ class Inference:
                     f"node '{name}' ({node.op_type}) gives elements of type {type_name(element)}", where=where
                 )
             return Tensor(output, shape, ELEMENT[element])
+        below = [d.dim_value for d in proto.tensor_type.shape.dim] if proto is not None else []
+        if any(d < 0 for d in below):
+            raise ModelError(
+                f"the result of node '{name}' ({node.op_type}) would have shape {below}",
+                where=where,
+                want=f"sizes from 0 up; here {_listed(given)}",
+                hint="a window or a crop is larger than what it is taken from",
+            )
         variable = [n for n, t in given.items() if t.const is None]
         reason = "it hangs on the values" if node.op_type in DATA_DEPENDENT else "it cannot be found without running it"
         raise ModelError(
@@ -138,4 +146,8 @@ def _elements(found: Mapping[str, TypeProto]) -> int:
 
 
 def _operands(given: Mapping[str, Tensor]) -> str:
-    return "operands that fit each other; here " + ", ".join(f"{n} {t.dtype}{list(t.shape)}" for n, t in given.items())
+    return f"operands that fit each other; here {_listed(given)}"
+
+
+def _listed(given: Mapping[str, Tensor]) -> str:
+    return ", ".join(f"{n} {t.dtype}{list(t.shape)}" for n, t in given.items())

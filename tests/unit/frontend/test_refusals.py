@@ -29,6 +29,19 @@ def raw(nodes, inputs, outputs, opset=17, initializers=(), domains=()):
     return h.make_model(graph, opset_imports=imports, ir_version=8)
 
 
+def test_a_window_larger_than_its_operand(tmp_path):
+    pool = node("MaxPool", ["x"], ["y"], "pool", kernel_shape=[9, 9])
+    with pytest.raises(ModelError, match=r"'pool' \(MaxPool\) would have shape \[1, 3, -4, -4\]"):
+        imported(raw([pool], {"x": [1, 3, 4, 4]}, ["y"]), tmp_path)
+
+
+def test_a_bound_that_is_no_number(tmp_path):
+    low = onnx.numpy_helper.from_array(np.array(np.nan, np.float32), "low")
+    clip = node("Clip", ["x", "low"], ["y"], "clip")
+    with pytest.raises(ModelError, match="'low' holds NaN"):
+        imported(raw([clip], {"x": [1, 4]}, ["y"], initializers=[low]), tmp_path)
+
+
 def test_missing_file(tmp_path):
     with pytest.raises(FileError, match=r"nowhere\.onnx"):
         import_model(tmp_path / "nowhere.onnx")
