@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 
@@ -46,12 +46,14 @@ def compare_scales(
     progress: Progress | None = None,
     test_data: str | None = None,
     variants: Iterable[tuple[str, bool]] = VARIANTS,
+    look: Callable[[str, Program], None] | None = None,
 ) -> list[Variant]:
     """Compile each variant from one calibration and run it on the first samples of the data.
 
     Args:
         test_data: where the samples come from that accuracy is measured on; None for those of the calibration.
         variants: (how scales are shared, whether branches are equalized).
+        look: is shown each variant's name and program.
 
     Raises:
         DataError: no data were named; accuracy cannot be compared without.
@@ -66,18 +68,21 @@ def compare_scales(
     truth = [dict(executor.run(f)) for f in feeds]
     found = []
     for mode, equalize in variants:
+        name = f"{mode}+equalize" if equalize else mode
         program = compile_variant(request, prepared, source, mode, equalize)
+        if look is not None:
+            look(name, program)
         engine = FastEngine(program, request.threads)
         errors = []
         for feed, floats in zip(feeds, truth):
             result = engine.run(feed)
-            errors += [closeness(floats[t], result[name]) for name, t in wanted.items()]
+            errors += [closeness(floats[t], result[n]) for n, t in wanted.items()]
         report = program.report
         lost = [b for g in report["groups"] for b in g["bits_lost"].values()]
         summary = estimate(program, get_target(program.march))["summary"]
         found.append(
             Variant(
-                f"{mode}+equalize" if equalize else mode,
+                name,
                 len(report["rescales"]),
                 summary["latency_us"],
                 float(np.mean([c for c, _ in errors])),

@@ -308,15 +308,18 @@ class Decision:
         return Refusal(text, f"--share {tensor.name}", worst, tuple(readers)) if readers else None
 
     def loss(self, edge: ConcatEdge) -> float:
-        """Bits that the reader loses most which reads the member, or what an edge to the largest threshold drags along.
-
-        Each reads its class at its group's threshold.
-        """
-        classes = [edge.member]
-        if edge in self.widest_of(classes):
-            classes += self._dragged(edge.member)
+        """Bits that the reader loses most to whom the edge matters; each reads its class at its group's threshold."""
+        classes = self._behind(edge)
         lost = (self._lost(op, self.own[i], self.shared[i]) for i in classes for _, op in self.classes[i].readers)
         return max(lost, default=0.0)
+
+    def readers_of(self, edge: ConcatEdge) -> list[str]:
+        """Who reads the member, or what an edge to the largest threshold drags along."""
+        return list(dict.fromkeys(n for i in self._behind(edge) for n in self.classes[i].reader_names))
+
+    def _behind(self, edge: ConcatEdge) -> list[int]:
+        wide = edge in self.widest_of([edge.member])
+        return [edge.member, *(self._dragged(edge.member) if wide else ())]
 
     def _lost(self, op: Op | None, own: float, shared: float) -> float:
         """Bits that a reader loses; an op that adds noises loses less where its own result is as coarse."""

@@ -145,8 +145,8 @@ def _apart(decision: Decision, members: list[int], gained: str) -> dict[tuple[st
     for e in decision.widest_of(members):
         c = decision.classes[e.member]
         why = f"with {c.tensors[0].name} at its own scale {gained}"
-        bits = bits_lost(decision.shared[c.index], decision.own[c.index])
-        found[e.op.name, e.index] = Refusal(why, f"--share {e.tensor.name}", bits, tuple(c.reader_names))
+        readers = tuple(decision.readers_of(e))
+        found[e.op.name, e.index] = Refusal(why, f"--share {e.tensor.name}", decision.loss(e), readers)
     return found
 
 

@@ -129,6 +129,14 @@ def test_a_copy_may_lag_behind_the_rows_that_a_window_needs() -> None:
     engines_agree(compiled(Net(tuple(nodes), {}, outputs)))
 
 
+@settings(deadline=None, max_examples=20)
+@given(nets(), st.sampled_from([0, 1]))
+def test_every_rescale_that_is_left_spares_a_reader_bits(net: Net, effort: int) -> None:
+    for r in compiled(net, effort=effort).report["rescales"]:
+        assert r["bits_lost"] > 0, r
+        assert r["readers"], r
+
+
 @settings(deadline=None, max_examples=25)
 @given(nets())
 def test_moved_and_merged_rescales_keep_the_integers(net: Net) -> None:
