@@ -41,6 +41,7 @@ def calibrate_graph(
     partial: Partial | None = None,
     clipping: Sequence[float] = CLIPPING[:1],
     choose: Choose | None = None,
+    fine: bool = False,
     tell: Callable[[str], None] | None = None,
 ) -> dict[str, TensorRange]:
     """Ranges and thresholds of all tensors that are marked to be observed.
@@ -59,6 +60,7 @@ def calibrate_graph(
         clipping: with `tune`, the weights of clipping to try (`tune_thresholds`).
         choose: index of the best of several tables: tuned at the first weight, as observed, tuned at the other weights.
         tell: takes what a user should know of the search of the observer `default`.
+        fine: with `tune`, in finer steps.
         partial: where to keep, and to find again, what has been seen.
 
     Raises:
@@ -99,9 +101,9 @@ def calibrate_graph(
     # an observer that a tensor was given decides alone
     rows = {name: r for name, r in statistics.rows().items() if name not in (overrides or {})}
     rows = {name: r for name, r in rows.items() if found[name].observer != OBSERVER}
-    tables = [tune_thresholds(graph, found, rows, clipping[0])]
+    tables = [tune_thresholds(graph, found, rows, clipping[0], fine)]
     if choose is not None and tables[0] != found:
-        tables += [found, *(tune_thresholds(graph, found, rows, c) for c in clipping[1:])]
+        tables += [found, *(tune_thresholds(graph, found, rows, c, fine) for c in clipping[1:])]
         return tables[choose(tables)]
     return tables[0]
 

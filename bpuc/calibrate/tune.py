@@ -32,6 +32,8 @@ Error = Callable[[float], float]
 
 # candidates: quarters of an octave below and above the observer's threshold
 _LOWEST, _HIGHEST, _STEPS = 16, 4, 4
+# parts of an octave beside the best candidate, where it is to be found finer
+_FINE = (1 / 8, 1 / 16)
 # how many candidates in a row may be worse
 _PATIENCE = 3
 # a candidate must be this much better than the observer's
@@ -47,12 +49,17 @@ _QMAX = 127
 
 @np.errstate(over="ignore", invalid="ignore")  # values near the end of float32 keep the observer's threshold
 def tune_thresholds(
-    graph: Graph, ranges: Mapping[str, TensorRange], rows: Mapping[str, Rows], clipping: float = CLIPPING[0]
+    graph: Graph,
+    ranges: Mapping[str, TensorRange],
+    rows: Mapping[str, Rows],
+    clipping: float = CLIPPING[0],
+    fine: bool = False,
 ) -> dict[str, TensorRange]:
     """The ranges with better int8 thresholds where one was found; their observer is then called "tuned".
 
     Args:
         clipping: how much more the square of a clipping error weighs than that of a rounding error.
+        fine: look between the candidates beside the best, too, at sixteenths of an octave.
     """
     axes = channel_axes(graph)
     found = dict(ranges)
@@ -63,7 +70,7 @@ def tune_thresholds(
             continue
         errors = [e for t in known for e in _readers(graph, t, axes.get(t), rows.get(t.name), clipping)]
         if errors:
-            _choose(known, errors, found)
+            _choose(known, errors, found, fine)
         elif any(op.kind == "Concat" for t in known for op in graph.consumers(t)):
             waiting.append(known)
     for group in reversed(waiting):
@@ -74,8 +81,8 @@ def tune_thresholds(
     return found
 
 
-def _choose(group: list[Tensor], errors: list[Error], found: dict[str, TensorRange]) -> None:
-    """Set the best threshold for a group: walk down from the observer's, then up, until it gets worse."""
+def _choose(group: list[Tensor], errors: list[Error], found: dict[str, TensorRange], fine: bool) -> None:
+    """Set the best threshold for a group: down from the observer's, then up, until it gets worse; then in halves."""
     top = max(group, key=lambda t: found[t.name].threshold)
     start = found[top.name].threshold
     largest = max(max(-found[t.name].low, found[t.name].high) for t in group)
@@ -93,6 +100,11 @@ def _choose(group: list[Tensor], errors: list[Error], found: dict[str, TensorRan
                 worse += 1
             if worse == _PATIENCE or t >= largest:
                 break
+    for part in _FINE if fine else ():
+        for t in (best * 2.0**-part, min(best * 2.0**part, largest)):
+            error = sum(e(t) for e in errors)
+            if error < least:
+                best, least = t, error
     if best > start:
         found[top.name] = replace(found[top.name], threshold=float(best), observer="tuned")
     else:

@@ -123,6 +123,7 @@ def collect(
         # on made-up samples there is nothing to win
         tell=lambda text: prepared.ctx.warn("default-search", text),
         choose=choose if options.effort >= 1 and not request.random_data else None,
+        fine=options.effort >= 3,
     )
     share_observers(prepared, tensors)
     weights = {
@@ -227,6 +228,7 @@ def ranges_of(
             _take(ctx, {n: fresh.tensors[n] for n in lacking})
         _check_weights(request, prepared, calibration)
         _take(ctx, calibration.tensors)
+        ctx.samples = calibration.samples
         ctx.weights = {n: np.asarray(t) for n, (t, _) in calibration.weights.items()}
         asked = {n: t.dtype for n, t in calibration.tensors.items() if t.dtype == "int16" and n in needed}
         ctx.calibrated_dtypes = asked
@@ -234,6 +236,7 @@ def ranges_of(
     if source is not None:
         found = collect(request, prepared, source, progress).tensors
         _take(ctx, found)
+        ctx.samples = source.samples
         _tell_dead(prepared, found)
         take_file_scales(prepared)
         return

@@ -54,8 +54,13 @@ def best_table(
     gains = np.nan_to_num(scores - scores[0])
     best = int(gains.mean(1).argmax())
     if gains[best].mean() <= _WORTH or (gains[best] > 0).mean() <= 0.5:
-        return 0
-    why = f"outputs {gains[best].mean():.2f} dB nearer to float than {names[0]}, on {gains.shape[1]} samples"
+        best = 0
+    # the first is told beside the second: tuned beside as observed
+    other = 0 if best else 1
+    gain = float(np.nan_to_num(scores[best] - scores[other]).mean())
+    if gain <= 0:
+        return best
+    why = f"outputs {gain:.2f} dB nearer to float than {names[other]}, on {gains.shape[1]} samples"
     prepared.ctx.refinements.append(Refinement("choose-thresholds", f"thresholds {names[best]}", "", why))
     return best
 

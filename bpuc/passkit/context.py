@@ -222,6 +222,8 @@ class PassContext:
     # how many values of a tensor lie beyond a magnitude, in the units of the ONNX model
     tails: dict[str, Tail] = field(default_factory=dict)
     weights: dict[str, np.ndarray] = field(default_factory=dict)
+    # how many samples calibration saw; 0 where that is not known
+    samples: int = 0
     # scales in the model file, by tensor; the tensors that are fixed at them
     file_scales: dict[str, FileScale] = field(default_factory=dict)
     fixed_by_file: set[str] = field(default_factory=set)

@@ -3,6 +3,8 @@
     Conv(x) * g + b    ->  Conv with weights w*g and bias bias*g + b          (ConvTranspose, MatMul, LayerNorm too)
     Conv(x * g + b)    ->  Conv with weights w*g and bias bias + sum(w*b)     (b only where nothing is padded)
 
+The second not for inputs of the network with gains that differ much, such as features of different units.
+
 Scalars that are left as Add or Mul beside such an op become an Affine first, so that they fold too.
 """
 
@@ -18,6 +20,9 @@ from bpuc.ops.attrs import AffineAttrs, ConvAttrs, MatMulAttrs, NormAttrs
 from bpuc.passkit import Change, Numerics, Pass, PassContext
 from bpuc.passkit.rewrite import as_float32, fusable, is_scalar, scalar, set_const
 
+# Gains of network inputs further apart than this stay. A border gives an input one scale, so their ratio would be left in
+# the weights, where the smaller ones had 3 bits less.
+_UNEVEN = 8.0
 _NORMS = ("LayerNormalization", "InstanceNormalization")
 
 
@@ -121,6 +126,9 @@ def _fold_forward(graph: Graph, affine: Op, op: Op) -> list[Change]:
     if op.kind not in ("Conv", "MatMul") or op.maybe(0) is not affine.out or op.input(1).const is None:
         return []
     gain, bias = (affine.input(i).value().astype(np.float64) for i in (1, 2))
+    sizes = np.abs(gain[gain != 0])
+    if graph.producer(affine.input(0)) is None and sizes.size and sizes.max() >= _UNEVEN * sizes.min():
+        return []
     w = op.input(1).value().astype(np.float64)
     axis = affine.attrs.axis if isinstance(affine.attrs, AffineAttrs) else -1
     if isinstance(attrs, ConvAttrs):

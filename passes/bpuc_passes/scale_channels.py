@@ -38,6 +38,8 @@ _WORTH = {1: 1.5, 2: 1.1, 3: 1.05}
 _LEAST = 2.0**-10
 # ratio of the largest value to the root of the mean square that a few thousand normal values have
 _USUAL_CREST = 4.0
+# so many values of a channel show how far it goes
+_MANY = 4096
 # a channel that uses this part of the range uses all of it
 _FULL = 1 - 1e-6
 
@@ -161,19 +163,23 @@ def _used(t: Tensor, ctx: PassContext, ties: ChannelTies) -> Floats | None:
     seen, known = ctx.channels.get(t.name), ctx.ranges.get(t.name)
     own = top if known is None else known.threshold
     if t in ties.axis and seen is not None and seen.axis == ties.axis[t]:
-        return np.minimum(1.0, np.minimum(_reach(seen), own) / top)
+        return np.minimum(1.0, np.minimum(_reach(seen, ctx.samples * t.elements // max(len(seen.peak), 1)), own) / top)
     return None if len(set(ties.roots(t).tolist())) > 1 else np.array([min(1.0, own / top)])
 
 
-def _reach(seen: ChannelStats) -> Floats:
-    """What a channel may reach on data that calibration did not see.
+def _reach(seen: ChannelStats, count: int) -> Floats:
+    """What a channel may reach on data that calibration did not see; count: of its values that were, 0 if not known.
 
     A channel that is mostly silent and then loud, such as one that answers to few classes, will be louder than ever
     seen: the range grows with the ratio of its peak to its root mean square, beyond what that is for channels that are
-    always alive.
+    always alive. And the largest of few values is passed by more: that of n normal ones is about
+    sqrt(2 ln n) from their mean.
     """
+    few = math.sqrt(math.log(_MANY) / math.log(count)) if 1 < count < _MANY else 1.0
     root = np.sqrt(np.maximum(seen.square, 1e-30))
-    return np.asarray(seen.peak * np.maximum(1.0, seen.peak / root / _USUAL_CREST))
+    middle = np.minimum(np.abs(seen.mean), seen.peak)
+    usual = middle + (seen.peak - middle) * few
+    return np.maximum(usual, seen.peak**2 / root / _USUAL_CREST)
 
 
 def _clamps_hold(graph: Graph, t: Tensor, factors: Floats) -> bool:

@@ -85,6 +85,8 @@ def _context(words: list[str]) -> tuple[PassContext, dict[str, object]]:
                 ctx.ranges[name] = Range(-float(amount), float(amount), float(amount), "min_max")
             case "--peaks":
                 ctx.channels[name] = _uniform_channels([float(v) for v in amount.split(",")])
+            case "--samples-seen":
+                ctx.samples = int(value)
             case "--roots":
                 square = np.array([float(v) for v in amount.split(",")]) ** 2
                 ctx.channels[name] = replace(ctx.channels[name], square=square)

@@ -46,6 +46,19 @@ def test_what_a_table_maps_to_nothing_needs_no_range() -> None:
     assert errors[1] < errors[0] / 10
 
 
+def test_finer_steps_find_what_is_better_still() -> None:
+    g = graph('  %y: float32[1,2,1,1] = Swish(%x) name="s" {}\n  output %y as "y"\n')
+    values = np.random.default_rng(0).uniform(-60, 4, (4096, 2)).astype(np.float32)
+    coarse, fine = (
+        tune_thresholds(g, {"x": seen(values)}, {"x": values}, 1.0, f)["x"].threshold for f in (False, True)
+    )
+    exact = values.astype(float)
+    error = {t: np.square(silu(quantized(exact, t)) - silu(exact)).mean() for t in (coarse, fine)}
+    assert fine != coarse
+    assert error[fine] < error[coarse]
+    assert abs(np.log2(fine / coarse)) < 1 / 4
+
+
 def test_an_even_spread_keeps_its_whole_range() -> None:
     g = graph(
         "  const %w: float32[1,2,1,1] = [1.0, 1.0]\n"

@@ -52,10 +52,13 @@ def test_the_best_wins_and_the_first_where_none_is_clearly_better(
     prepared, source, good = model
     poor = scaled(good, 1 / 8)
     assert best_table(prepared, source, [poor, scaled(good, 16), good], NAMES, 1, 1) == 2
-    (row,) = prepared.ctx.refinements
+    row = prepared.ctx.refinements[-1]
     assert (row.step, row.what) == ("choose-thresholds", "thresholds c")
     assert "nearer to float than a, on 4 samples" in row.gain
     assert best_table(prepared, source, [good, poor], NAMES, 1, 1) == 0
+    row = prepared.ctx.refinements[-1]
+    assert row.what == "thresholds a"
+    assert "nearer to float than b" in row.gain
     assert best_table(prepared, source, [good, dict(good)], NAMES, 1, 1) == 0
 
 
