@@ -20,8 +20,8 @@ from bpuc.ops.attrs import AffineAttrs, ConvAttrs, MatMulAttrs, NormAttrs
 from bpuc.passkit import Change, Numerics, Pass, PassContext
 from bpuc.passkit.rewrite import as_float32, fusable, is_scalar, scalar, set_const
 
-# Gains of network inputs further apart than this stay. A border gives an input one scale, so their ratio would be left in
-# the weights, where the smaller ones had 3 bits less.
+# Gains of network inputs further apart than this stay. A border gives an input one scale, so their ratio would be left
+# in the weights, where the smaller ones had 3 bits less.
 _UNEVEN = 8.0
 _NORMS = ("LayerNormalization", "InstanceNormalization")
 

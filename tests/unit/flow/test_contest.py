@@ -56,6 +56,7 @@ def test_the_best_wins_and_the_first_where_none_is_clearly_better(
     assert (row.step, row.what) == ("choose-thresholds", "thresholds c")
     assert "nearer to float than a, on 4 samples" in row.gain
     assert best_table(prepared, source, [good, poor], NAMES, 1, 1) == 0
+    assert best_table(prepared, source, [good, poor], NAMES, 3, 1) == 0
     row = prepared.ctx.refinements[-1]
     assert row.what == "thresholds a"
     assert "nearer to float than b" in row.gain
