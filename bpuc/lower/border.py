@@ -7,7 +7,8 @@ import numpy as np
 from bpuc.frontend.onnx_export import export_op
 from bpuc.ir import Op
 from bpuc.isa import CallOnnx, Dequantize, Quantize
-from bpuc.lower.builder import Builder, quant_of
+from bpuc.isa.core import MAX_RANK
+from bpuc.lower.builder import Builder, quant_of, refuse
 from bpuc.passkit.opcost import flops
 
 
@@ -24,6 +25,8 @@ def lower_dequantize(op: Op, b: Builder) -> None:
     quant = quant_of(op.input(0))
     scale = b.constant(np.asarray(quant.scale, np.float64))
     axis = -1 if quant.axis is None or len(quant.scale) == 1 else quant.axis
+    if axis >= 0 and op.input(0).rank > MAX_RANK:
+        raise refuse(op, f"a scale for each channel of {op.input(0).rank} axes, where {MAX_RANK} are the most")
     b.emit(Dequantize(op=b.op, x=b.ref(op.input(0)), scale=scale, y=b.ref(op.out), axis=axis))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from bpuc.base.errors import BpucError, ModelError
 from bpuc.base.rounding import Int64Array, round_half_up
 from bpuc.ir import Op, QuantParams, Tensor
 from bpuc.isa import Instruction, Ref, Space, contiguous_strides
+from bpuc.isa.core import MAX_RANK
 from bpuc.lower.certificate import Certificate
 from bpuc.lower.memory import VirtualMemory, aligned
 
@@ -36,7 +38,9 @@ class Builder:
         self.instructions.append(ins)
 
     def packed(self, shape: tuple[int, ...], dtype: DType) -> Ref:
-        """A new row-major buffer in the arena."""
+        """A new row-major buffer in the arena; a vector where `shape` has more axes than an operand may have."""
+        if len(shape) > MAX_RANK:
+            shape = (math.prod(shape),)
         n = dtype.itemsize
         for d in shape:
             n *= d

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from bpuc.base.errors import ModelError
+from bpuc.isa.core import MAX_RANK
 from bpuc.sim.engine import Array
 
 
@@ -19,7 +20,8 @@ class PartRunner:
     """ONNX models by number; a session is built when its part is first run.
 
     onnxruntime does the work, node by node as written (no graph optimization, so that fusions cannot change a
-    result); parts for which it has no kernel go to onnx's own reference evaluator.
+    result); parts for which it has no kernel go to onnx's own reference evaluator. Arrays of more axes than an operand
+    of a program may have come and go as vectors.
 
     Args:
         parts: serialized ONNX models.
@@ -29,7 +31,7 @@ class PartRunner:
     def __init__(self, parts: Sequence[bytes], threads: int | None = None):
         self._parts = parts
         self._threads = threads or 1
-        self._sessions: dict[int, tuple[_Session, list[str]]] = {}
+        self._sessions: dict[int, tuple[_Session, dict[str, list[int]]]] = {}
 
     def run(self, part: int, inputs: Sequence[Array]) -> list[Array]:
         """The outputs of a part in its own order.
@@ -39,13 +41,18 @@ class PartRunner:
         """
         if part not in self._sessions:
             self._sessions[part] = self._open(part)
-        session, names = self._sessions[part]
+        session, shapes = self._sessions[part]
         try:
-            return [np.asarray(v) for v in session.run(None, dict(zip(names, inputs, strict=True)))]
+            feeds = {
+                name: array.reshape(shape) if len(shape) > MAX_RANK else array
+                for (name, shape), array in zip(shapes.items(), inputs, strict=True)
+            }
+            results = [np.asarray(v) for v in session.run(None, feeds)]
+            return [v.reshape(-1) if v.ndim > MAX_RANK else v for v in results]
         except Exception as e:  # both runtimes raise types of their own, down to bare RuntimeError
             raise self._error(part, e) from e
 
-    def _open(self, part: int) -> tuple[_Session, list[str]]:
+    def _open(self, part: int) -> tuple[_Session, dict[str, list[int]]]:
         import onnxruntime as ort
 
         options = ort.SessionOptions()
@@ -59,13 +66,14 @@ class PartRunner:
         raw = self._parts[part]
         try:
             session = ort.InferenceSession(raw, options, providers=["CPUExecutionProvider"])
-            return session, [i.name for i in session.get_inputs()]
+            return session, {i.name: i.shape for i in session.get_inputs()}
         except Exception as first:
             try:
                 from onnx.reference import ReferenceEvaluator
 
                 fallback = ReferenceEvaluator(raw)
-                return fallback, list(fallback.input_names)
+                infos = fallback.proto_.graph.input
+                return fallback, {i.name: [d.dim_value for d in i.type.tensor_type.shape.dim] for i in infos}
             except Exception as second:
                 raise self._error(part, first) from second
 

@@ -67,7 +67,7 @@ class Simulation:
         """One sample of checked inputs (`Samples` yields them) to outputs and wanted tensors, outputs first."""
         with _enough_memory(self._program):
             raw = self._engine.run(feeds)
-        out = {o.name: self._output(o.name, o.tensor, raw) for o in self._program.outputs}
+        out = {o.name: self._output(o.name, o.tensor, raw).reshape(o.shape) for o in self._program.outputs}
         for name in self._wanted:
             if name not in out:
                 out[name] = raw[name] if self._integers else dequantized(raw[name], self._symbols[name])

@@ -23,6 +23,7 @@ from bpuc_passes.hoist_rescales import HoistRescales
 from bpuc_passes.insert_borders import InsertBorders
 from bpuc_passes.insert_observers import InsertObservers
 from bpuc_passes.insert_rescales import InsertRescales
+from bpuc_passes.join_axes import JoinAxes
 from bpuc_passes.keep_accumulators import KeepAccumulators
 from bpuc_passes.merge_rescales import MergeRescales
 from bpuc_passes.merge_split_concat import MergeSplitConcat
@@ -47,6 +48,7 @@ def optimize() -> Sequence[Pass]:
         BoundMasks(),
         FuseLayerNorm(),
         DecomposeReduce(),
+        JoinAxes(),
         MergeSplitConcat(),
         FoldAffine(scalars=False),
         FuseClamp(),

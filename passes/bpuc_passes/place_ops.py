@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bpuc.ir import Graph, Op, Tensor
+from bpuc.isa.core import MAX_RANK
 from bpuc.ops.base import Behaviour
 from bpuc.ops.registry import get
 from bpuc.passkit import Change, Numerics, Pass, PassContext, Stage
@@ -87,9 +88,9 @@ def _judge(graph: Graph, op: Op, target: Target) -> tuple[str, str]:
     odd = next((t for t in op.inputs if t is not None and t.const is None and not t.dtype.is_float), None)
     if odd is not None:
         return "CPU", f"its operand {odd.name} is {odd.dtype}, the BPU computes on int8 and int16 activations"
-    deep = next((t for t in (*op.inputs, *op.outputs) if t is not None and t.rank > 6), None)
+    deep = next((t for t in (*op.inputs, *op.outputs) if t is not None and t.rank > MAX_RANK), None)
     if deep is not None:
-        return "CPU", f"{deep.name} has rank {deep.rank}, the simulated machine addresses at most 6 axes"
+        return "CPU", f"{deep.name} has rank {deep.rank}, the simulated machine addresses at most {MAX_RANK} axes"
     if not any(t is not None and t.const is None for t in op.inputs):
         return "CPU", "all its operands are constant"
     if verdict.manual and op.pin != "BPU":

@@ -1,0 +1,55 @@
+"""Tensors of more axes than an operand of the simulated machine may have."""
+
+import numpy as np
+import onnx
+import pytest
+
+from bpuc import backend
+from bpuc.flow.compile import compile_model
+from bpuc.flow.request import make_request
+from bpuc.sim.run import run_program
+from tests.unit.ops.onnx_cases import run, values
+
+HEAD = '<ir_version: 8, opset_import: ["": 17]> '
+
+
+@pytest.mark.parametrize("rank", [6, 7, 8])
+def test_ports_and_parts_of_many_axes(rank, tmp_path):
+    """Both engines, all tensors, and a constant that is broadcast: as onnxruntime."""
+    shape = ",".join(["2"] * rank)
+    proto = onnx.parser.parse_model(
+        HEAD + f"g (float[{shape}] x) => (float[{shape}] y) {{ a = Neg(x)  y = Mul(a, c) }}"
+    )
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(values((2, *[1] * (rank - 2), 2), 1), "c"))
+    x = values((2,) * rank)
+    (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
+    np.savez(tmp_path / "d.npz", x=x[None])
+    options = {"data": str(tmp_path / "d.npz"), "observer": "min_max"}
+    program = compile_model(make_request(str(tmp_path / "m.onnx"), "bayes-e", **options)).program
+    expected = run(proto, {"x": x})["y"]
+    for engine in ("fast", "reference"):
+        found = run_program(program, {"x": x}, engine, tensors="all")
+        np.testing.assert_allclose(found["y"], expected, atol=0.02 * np.abs(expected).max() if rank == 6 else 1e-6)
+        assert found["y"].shape == (2,) * rank
+
+
+def test_windows_of_eight_axes_run_on_the_bpu(tmp_path):
+    proto = onnx.parser.parse_model(
+        HEAD
+        + """g (float[1, 4, 8, 8, 8] x) => (float[n, l, c] y)
+        <int64[8] part = {1, 2, 2, 2, 4, 2, 4, 8}, int64[3] join = {-1, 32, 8}> {
+          a = Reshape(x, part)  b = Transpose <perm = [0, 1, 3, 5, 2, 4, 6, 7]> (a)
+          c = Reshape(b, join)  y = MatMul(c, w) }"""
+    )
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(values((8, 8), 1), "w"))
+    x = values((1, 4, 8, 8, 8))
+    (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
+    np.savez(tmp_path / "d.npz", x=x[None])
+    request = make_request(str(tmp_path / "m.onnx"), "nash", data=str(tmp_path / "d.npz"), observer="min_max")
+    program = compile_model(request).program
+    assert {n["device"] for n in program.report["nodes"] if n["op"] in ("Reshape", "Transpose", "MatMul")} == {"BPU"}
+    y = run_program(program, {"x": x})["y"]
+    expected = run(proto, {"x": x})["y"]
+    assert np.abs(y - expected).max() < 0.03 * np.abs(expected).max()
+    (y,) = backend.run_model(proto, [x])
+    np.testing.assert_allclose(y, expected, rtol=1e-6, atol=1e-6)
