@@ -128,6 +128,9 @@ def _types(pairs: Sequence[tuple[Record | None, Record | None]]) -> list[dict[st
                 )
                 row[us] += v.number(op.get("latency_us")) or 0.0
                 row[count] += 1
+    for row in found.values():
+        if abs(row["after_us"] - row["before_us"]) <= _SAME:  # sums of the same times in another order
+            row["after_us"] = row["before_us"]
     return sorted(found.values(), key=lambda r: -abs(r["after_us"] - r["before_us"]))
 
 

@@ -48,6 +48,17 @@ def test_changes_are_found_largest_first(builds):
     json.dumps(against, allow_nan=False)
 
 
+def test_a_sum_in_another_order_is_no_change_of_a_type():
+    perf = realistic()
+    before = copy.deepcopy(perf)
+    times = [0.1, 0.2, 0.3]
+    for ops, order in ((perf["ops"], times), (before["ops"], times[::-1])):
+        for op, us in zip([o for o in ops if o["op"] == "Conv"], order):
+            op["latency_us"] = us
+    types = {t["op"]: t for t in compare(perf, before, "old.bpuc")["types"]}
+    assert types["Conv"]["after_us"] == types["Conv"]["before_us"]
+
+
 def test_the_summaries_stand_side_by_side(builds):
     perf, before = builds
     rows = {m["key"]: m for m in metrics(perf)}
