@@ -91,7 +91,7 @@ def lower(
     b = Builder()
     ops = ordered(graph, narrow=how is not None and how.narrow)
     if how is not None and how.level >= 2:
-        share_buffers(graph, ops, b, how.reach, how.chip.channel_align)
+        share_buffers(graph, ops, b, how.reach)
     inputs = [b.ref(t) for t in graph.inputs]
     symbols, segments = [], list[Segment]()
     for index, op in enumerate(ops):

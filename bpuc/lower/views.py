@@ -3,8 +3,11 @@
 Buffers are handed out before any op is lowered. A producer may write straight into its part of a joined tensor, or into
 a tensor whose axes are renamed; a part of a tensor is read where it stands. Only parts without gaps are used, so that
 every op still sees packed operands, but for those that write channels last. The machine stores the channels of a
-position together, so a part must start at a multiple of its alignment of channels, and a Reshape that does more than
-add or drop axes of extent 1 stays a copy. A copy between equal views is left out by `movement.move`.
+position together, so a Reshape that does more than add or drop axes of extent 1 stays a copy. A copy between equal
+views is left out by `movement.move`.
+
+Channels may be cut anywhere, also within the machine's blocks of channels: a wider operand would else save a copy that
+a narrower one needs, and be faster than it.
 """
 
 from __future__ import annotations
@@ -20,19 +23,18 @@ from bpuc.ops.attrs import AxisAttrs, SliceAttrs, SplitAttrs, TransposeAttrs
 
 # permutations that move the channels of an image last, or first: the machine stores channels together in both orders
 _RENAMES = ((0, 2, 3, 1), (0, 3, 1, 2))
-_WRITES_ANYWHERE = ("Conv", "Add", "Sub", "Mul")
+_WRITES_ANYWHERE = ("Conv", "Add", "Sub", "Mul", "LayerNormalization")
 
 
-def share_buffers(graph: Graph, ops: Sequence[Op], b: Builder, reach: int, align: int) -> None:
+def share_buffers(graph: Graph, ops: Sequence[Op], b: Builder, reach: int) -> None:
     """Give tensors views of each other where that saves a copy.
 
     Args:
         ops: in the order of lowering.
         reach: an operand of a Concat that is written more ops ahead is copied: in the joined tensor it would keep the
             room of all others that long.
-        align: bytes; channels may be cut at its multiples.
     """
-    views = _Views(graph, ops, b, reach, align)
+    views = _Views(graph, ops, b, reach)
     for op in reversed(ops):  # readers first, so that a joined tensor may itself be part of another
         if op.device == "BPU" and op.kind == "Concat":
             views.join(op)
@@ -53,8 +55,8 @@ class _Piece:
 
 
 class _Views:
-    def __init__(self, graph: Graph, ops: Sequence[Op], b: Builder, reach: int, align: int) -> None:
-        self._graph, self._b, self._reach, self._align = graph, b, reach, align
+    def __init__(self, graph: Graph, ops: Sequence[Op], b: Builder, reach: int) -> None:
+        self._graph, self._b, self._reach = graph, b, reach
         self._order = {op: i for i, op in enumerate(ops)}
 
     def join(self, op: Op) -> None:
@@ -66,7 +68,7 @@ class _Views:
         index = 0
         places: dict[Tensor, list[tuple[int, _Piece]]] = {}
         for tensor in op.inputs:
-            if tensor is not None and tensor.const is None and self._may_cut(op.out, axis, index):
+            if tensor is not None and tensor.const is None:
                 piece = self._piece(tensor, op)
                 places.setdefault(piece.root, []).append((y.address + index * y.strides[axis], piece))
             index += tensor.shape[axis] if tensor is not None else 0
@@ -125,12 +127,9 @@ class _Views:
         else:
             return None
         cut = [a for a, (d, o) in enumerate(zip(x.shape, out.shape)) if d != o]
-        if len(cut) > 1 or any(prod(x.shape[:a]) != 1 or not self._may_cut(x, a, starts[a]) for a in cut):
+        if len(cut) > 1 or any(prod(x.shape[:a]) != 1 for a in cut):
             return None
         return sum(s * t for s, t in zip(starts, _strides(x)))
-
-    def _may_cut(self, t: Tensor, axis: int, index: int) -> bool:
-        return t.rank < 4 or axis != 1 or index * t.dtype.itemsize % self._align == 0
 
     def _writer(self, tensor: Tensor, reader: Op) -> Op | None:
         """The op of the BPU that writes the tensor, if it is in the segment of `reader`."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 from batch import Batch, Numbers, Vector
-from bounds import CHOICES, ranges_for
+from bounds import CHOICES, TIES, ranges_for
 from judge import report
 from pairs import SETS, Pair, load_pairs
 from search import evolve
@@ -33,7 +33,7 @@ def fit(pairs: list[Pair], start: Hardware, march: str, rounds: int, seed: int) 
         e = np.minimum(np.abs(np.array(logs)), 1.5)
         return np.asarray((e + e**2).mean(0))
 
-    best, _ = evolve(loss, asdict(start), ranges_for(march), CHOICES, rounds, seed)
+    best, _ = evolve(loss, asdict(start), ranges_for(march), CHOICES, rounds, seed, TIES)
     return Hardware(**best)
 
 
@@ -51,7 +51,7 @@ def holdout(pairs: list[Pair], start: Hardware, march: str, rounds: int, seed: i
 def write(march: str, hw: Hardware, source: str) -> None:
     """Put the free numbers, rounded to three digits, into the march's ``[hardware]`` table as fitted ones."""
     path = TARGETS / FILES[march] / "target.toml"
-    names = (*ranges_for(march), *CHOICES)
+    names = (*ranges_for(march), *CHOICES, *TIES)
     path.write_text(updated(path.read_text("utf-8"), asdict(hw), names, source), "utf-8")
 
 
@@ -82,7 +82,7 @@ def main() -> None:
         return
     hw = fit(pairs, start, args.march, args.rounds, args.seed)
     report(pairs, hw)
-    for name in (*ranges_for(args.march), *CHOICES):
+    for name in (*ranges_for(args.march), *CHOICES, *TIES):
         print(f"{name} = {getattr(hw, name):.4g}")
     if args.write:
         write(args.march, hw, f"fit of {len(pairs)} published models, sets {' '.join(SETS[args.march])}")

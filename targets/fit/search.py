@@ -19,11 +19,13 @@ def evolve(
     choices: Mapping[str, Sequence[float]],
     rounds: int,
     seed: int = 0,
+    ties: Mapping[str, tuple[str, float]] = {},
 ) -> tuple[dict[str, float], float]:
     """The numbers with the least loss found, and that loss.
 
     Numbers of `ranges` are drawn from a normal distribution of their logarithms, with all correlations, and cut to the
-    range; those of `choices` from weights. Everything else stays as in `start`.
+    range; those of `choices` from weights. Those of `ties` are another number times a factor. All else stays as in
+    `start`.
     """
     rng = np.random.default_rng(seed)
     names = sorted(ranges)
@@ -42,6 +44,7 @@ def evolve(
         numbers = {n: np.full(DRAWN, float(v)) for n, v in start.items()}
         numbers |= {n: np.exp(drawn[:, i]) for i, n in enumerate(names)}
         numbers |= {n: np.array(choices[n], float)[p] for n, p in picked.items()}
+        numbers |= {n: numbers[other] * times for n, (other, times) in ties.items()}
         values = loss(numbers)
         order = np.argsort(values, kind="stable")[:KEPT]
         if values[order[0]] < least:

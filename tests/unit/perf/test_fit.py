@@ -36,6 +36,8 @@ def test_the_search_finds_a_minimum_and_stays_in_its_bounds():
     assert found["call_us"] == pytest.approx(200, rel=0.01)
     assert found["tiles"] == 4.0
     assert value == loss(found)
+    tied, _ = evolve(loss, start, bounds, {}, 60, ties={"call_us": ("ddr_gb_per_s", 25.0)})
+    assert tied["call_us"] == 25 * tied["ddr_gb_per_s"]
     assert evolve(loss, start, bounds, {}, rounds=3) == evolve(loss, start, bounds, {}, rounds=3)
 
 
