@@ -56,7 +56,7 @@ def test_quiet_silences_notes_but_not_warnings():
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_json_never_holds_nan(tmp_path, value):
     with pytest.raises(ValueError, match="JSON compliant"):
-        ui.write_json({"x": value}, str(tmp_path / "a.json"))
+        ui.emit("", {"x": value}, str(tmp_path / "a.json"))
     assert not (tmp_path / "a.json").exists()
 
 
