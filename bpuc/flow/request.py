@@ -133,6 +133,8 @@ def make_request(
         settings |= c.observer_options
     settings |= dict(_pair(o, "--observer-opt") for o in observer_opt)
     _check_observer(name, settings)
+    if data and random_data:
+        raise UsageError("--data and --random-data were both given", want="one of the two")
     if workers and scheduler:
         raise ConfigError("--workers and --scheduler were both given", want="processes here, or a cluster")
     words = (template,) if isinstance(template, str) else tuple(template or ())

@@ -123,3 +123,9 @@ def test_options_stand_under_headings_each_once(bpuc: Bpuc, word: str) -> None:
     found = [line.split()[0] for line in done.out.splitlines() if line.startswith("  -")]
     assert len(found) == len(set(found))
     assert {"--march", "--share-scales", "--effort", "--cores", "--quiet"} < set(found)
+
+
+def test_data_and_random_data_exclude_each_other(bpuc: Bpuc, tmp_path: Path) -> None:
+    words = ["--march", "bayes-e", "--data", DATA, "--random-data", "-o", tmp_path / "x.bpuc"]
+    done = bpuc("compile", MODEL, *words)
+    assert (done.code, "--random-data" in done.err, list(tmp_path.iterdir())) == (2, True, []), done.err
