@@ -163,7 +163,8 @@ def _used(t: Tensor, ctx: PassContext, ties: ChannelTies) -> Floats | None:
     seen, known = ctx.channels.get(t.name), ctx.ranges.get(t.name)
     own = top if known is None else known.threshold
     if t in ties.axis and seen is not None and seen.axis == ties.axis[t]:
-        return np.minimum(1.0, np.minimum(_reach(seen, ctx.samples * t.elements // max(len(seen.peak), 1)), own) / top)
+        values = ctx.samples * t.elements // max(len(seen.peak) * ctx.batch_size, 1)
+        return np.minimum(1.0, np.minimum(_reach(seen, values), own) / top)
     return None if len(set(ties.roots(t).tolist())) > 1 else np.array([min(1.0, own / top)])
 
 
