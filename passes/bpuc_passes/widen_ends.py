@@ -60,7 +60,10 @@ def _candidates(graph: Graph, ctx: PassContext) -> dict[str, list[Tensor]]:
     taken |= {*ctx.file_scales, *ctx.prefer_int16}
     free = [g for g in type_groups(graph) if not taken & {t.name for t in g} and may_widen(graph, ctx, g)]
     inputs = {*graph.inputs}
-    uneven = [g for g in free if any(t in inputs and _bits_apart(ctx, [t]) >= TELL_BITS for t in g)]
+    # an observer that was named decides alone: wider integers would undo what it cuts off
+    uneven = [
+        g for g in free if ctx.options.tune and any(t in inputs and _bits_apart(ctx, [t]) >= TELL_BITS for t in g)
+    ]
     place = {t: i for i, op in enumerate(graph) for t in op.outputs}
     kept, torn = may_stay(graph, ctx)
     ruined = [t for g in free if torn & {*g} or _bits_apart(ctx, g) >= TELL_BITS for t in g if t in graph.outputs]

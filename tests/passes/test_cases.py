@@ -75,7 +75,7 @@ def run_case(text: str) -> str:
 
 def _context(words: list[str]) -> tuple[PassContext, dict[str, object]]:
     ctx, fields = PassContext(), {}
-    options = CompileOptions()
+    options = CompileOptions(tune=True)
     for option, value in zip(words[::2], words[1::2], strict=True):
         name, _, amount = value.rpartition("=")
         match option:
