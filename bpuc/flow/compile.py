@@ -107,7 +107,8 @@ def compile_prepared(request: Request, prepared: Prepared, source: DataSource | 
         r.latency_us = rescale_us(r.elements, 1, target)
     for a in ctx.avoided:
         a.latency_us = rescale_us(ctx.avoided_elements[a.node, a.tensor], 1, target)
-    program = best_program(request, target, partial(lower, graph, target.march, prepared.model.input_types, ctx.images))
+    make = partial(lower, graph, target.march, prepared.model.input_types, ctx.images, exported={})
+    program = best_program(request, target, make)
     program.report = build_report(graph, ctx, prepared.model, rows, program.certificates)
     return Compiled(program, prepared)
 

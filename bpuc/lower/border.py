@@ -33,7 +33,9 @@ def lower_dequantize(op: Op, b: Builder) -> None:
 def lower_onnx(op: Op, b: Builder) -> None:
     """One ONNX part per CPU op; its inputs are the op's operands that are not constant, each once."""
     operands = list(dict.fromkeys(t for t in op.inputs if t is not None and t.const is None))
-    b.parts.append(export_op(op))
+    if op not in b.exported:
+        b.exported[op] = export_op(op)
+    b.parts.append(b.exported[op])
     b.emit(
         CallOnnx(
             op=b.op,

@@ -20,9 +20,14 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class Builder:
-    """Collects the program while ops are lowered one by one; `op` is the index of the one at hand."""
+    """Collects the program while ops are lowered one by one; `op` is the index of the one at hand.
 
-    def __init__(self) -> None:
+    Args:
+        exported: ONNX parts of ops that were made before, and those that are made now.
+    """
+
+    def __init__(self, exported: dict[Op, bytes] | None = None) -> None:
+        self.exported = {} if exported is None else exported
         self.memory = VirtualMemory()
         self.instructions: list[Instruction] = []
         self.constants = bytearray()

@@ -77,6 +77,7 @@ def lower(
     declared: Mapping[str, DType | None] | None = None,
     images: Mapping[str, ImageInput] | None = None,
     how: Scheduling | None = None,
+    exported: dict[Op, bytes] | None = None,
 ) -> Program:
     """The program of a legal graph whose ops have segments.
 
@@ -84,11 +85,12 @@ def lower(
         declared: element types that the model file gives its inputs, where they differ from the graph's.
         images: formats of the inputs that take pixels.
         how: memory and level of the schedule; None for a program without one.
+        exported: keeps the ONNX parts of ops, for other programs of the same graph.
 
     Raises:
         ModelError: an op whose numbers no instruction can express (a scale out of range, an accumulator beyond int32).
     """
-    b = Builder()
+    b = Builder(exported)
     ops = ordered(graph, narrow=how is not None and how.narrow)
     if how is not None and how.level >= 2:
         share_buffers(graph, ops, b, how.reach)

@@ -5,8 +5,9 @@ import onnx
 import pytest
 
 from bpuc import backend
-from bpuc.flow.compile import compile_model
+from bpuc.flow.compile import calibrated, compile_model, compile_prepared
 from bpuc.flow.request import make_request
+from bpuc.lower import lower
 from bpuc.sim.run import run_program
 from tests.unit.ops.onnx_cases import run, values
 
@@ -53,3 +54,16 @@ def test_windows_of_eight_axes_run_on_the_bpu(tmp_path):
     assert np.abs(y - expected).max() < 0.03 * np.abs(expected).max()
     (y,) = backend.run_model(proto, [x])
     np.testing.assert_allclose(y, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_programs_of_one_graph_share_their_parts(tmp_path):
+    """A part may hold gigabytes of constants, and -O3 lowers a graph twice."""
+    proto = onnx.parser.parse_model(HEAD + "g (float[2, 2] x) => (float[2, 2] y) { y = Hardmax(x) }")
+    (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
+    request = make_request(str(tmp_path / "m.onnx"), "bayes-e", random_data=True)
+    prepared, source = calibrated(request)
+    program = compile_prepared(request, prepared, source).program
+    exported = {}
+    first, second = (lower(prepared.graph, "bayes-e", exported=exported) for _ in range(2))
+    assert first.parts[0] is second.parts[0]
+    assert program.parts == first.parts
