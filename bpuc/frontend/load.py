@@ -181,7 +181,8 @@ def _load_external(path: Path, model: ModelProto, digest: hashlib._Hash, in_plac
     """Read external tensors into the model, or map large ones; only files below the model's folder are read."""
     files: dict[str, Path] = {}
     large: dict[str, Array] = {}
-    initializers = {id(t) for t in model.graph.initializer}
+    kept = list(model.graph.initializer)  # protobuf makes an object anew, with another id, where nobody holds it
+    initializers = {id(t) for t in kept}
     for tensor in tensors_of(model.graph):
         if tensor.data_location != TensorProto.EXTERNAL:
             continue

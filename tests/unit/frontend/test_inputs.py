@@ -142,6 +142,18 @@ def test_external_data(large, tmp_path, monkeypatch):
     assert import_model(path).sha256 != first.sha256
 
 
+def test_no_large_tensor_is_read_into_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(load, "LARGE", 1)
+    names = [f"c{i}" for i in range(8)]
+    constants = {name: values((4, 8), i) for i, name in enumerate(names)}
+    nodes = [node("Sum", ["x", *names], ["y"])]
+    proto = model(nodes, {"x": [4, 8]}, ["y"], constants)
+    onnx.save_model(proto, tmp_path / "m.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
+    source = load.load(tmp_path / "m.onnx")
+    assert sorted(source.large) == names
+    assert not any(t.raw_data for t in source.model.graph.initializer)
+
+
 @pytest.mark.parametrize(
     ("location", "entries", "words"),
     [
