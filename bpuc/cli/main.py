@@ -28,6 +28,8 @@ COMMANDS = {
     "perf": ("bpuc.cli.perf_cmd:command", "Estimate the latency of a binary or a model, op by op."),
     "info": ("bpuc.cli.info_cmd:command", "Show what is in a binary, and verify its checksums."),
     "explain": ("bpuc.cli.explain_cmd:command", "Say why a rescale, a device or a scale is as it is."),
+    "compare": ("bpuc.cli.compare_cmd:command", "Compare a binary with its float model, layer by layer."),
+    "stats": ("bpuc.cli.stats_cmd:command", "Describe the values of every tensor of a model."),
     "compare-scales": (
         "bpuc.cli.compare_scales_cmd:command",
         "Compare shared, separate and equalized scales on a model.",

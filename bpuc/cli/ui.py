@@ -85,7 +85,7 @@ def json_option(f: F) -> F:
     )(f)
 
 
-def emit(text: str, value: Any, json_to: str | None, files: Mapping[str, str] | None = None) -> None:
+def emit(text: str, value: Any, json_to: str | None, files: Mapping[str, bytes | str] | None = None) -> None:
     """The result of a command: `text` on stdout, `value` as JSON where asked; ``-`` replaces the text.
 
     files: what else to write, by path; with the JSON file all are written or none.

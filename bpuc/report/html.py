@@ -20,6 +20,8 @@ from markupsafe import Markup
 
 from bpuc.report.labels import LABELS
 from bpuc.report.marchview import marches_context
+from bpuc.report.tool_labels import TOOL_LABELS
+from bpuc.report.toolview import tool_context
 from bpuc.report.view import context, op_data
 
 _PARTS = (
@@ -61,11 +63,28 @@ def render_marches_html(document: Mapping[str, Any], title: str) -> str:
     return _page("marches", marches_context(document, title), {"ops": []}, ("base", "chrome", "marches"))
 
 
-def _page(name: str, view: Mapping[str, Any], data: dict[str, Any], scripts: Sequence[str]) -> str:
+def render_tool_html(tool: str, document: Mapping[str, Any], title: str) -> str:
+    """The page of an accuracy tool: "compare", "sensitivity", "badcase" or "stats"; curves need no script.
+
+    Args:
+        document: what the command writes as JSON.
+    """
+    view = tool_context(tool, document, title)
+    return _page(tool, view, {"ops": []}, ("base", "chrome", "marches"), LABELS | TOOL_LABELS, (*_STYLES, "tool"))
+
+
+def _page(
+    name: str,
+    view: Mapping[str, Any],
+    data: dict[str, Any],
+    scripts: Sequence[str],
+    labels: Mapping[str, tuple[str, str]] = LABELS,
+    styles: Sequence[str] = _STYLES,
+) -> str:
     script = Markup("(() => {\n'use strict';\n" + "\n".join(_file(f"js/{n}.js") for n in scripts) + "})();")
     digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
-    data["words"] = {"en": {k: en for k, (en, _) in LABELS.items()}, "zh": {k: zh for k, (_, zh) in LABELS.items()}}
-    style = Markup("\n".join(_file(f"css/{n}.css") for n in _STYLES))
+    data["words"] = {"en": {k: en for k, (en, _) in labels.items()}, "zh": {k: zh for k, (_, zh) in labels.items()}}
+    style = Markup("\n".join(_file(f"css/{n}.css") for n in styles))
     page = _environment().get_template(f"{name}.html.j2")
     return page.render(view, style=style, script=script, digest=digest, data=_json(data)).lstrip()
 
@@ -80,7 +99,7 @@ def _environment() -> Environment:
         finalize=_escaped,
     )
     env.globals["t"] = _label
-    env.globals["word"] = lambda key: LABELS[key][0]
+    env.globals["word"] = _word
     return env
 
 
@@ -91,7 +110,11 @@ def _escaped(value: Any) -> Any:
 
 def _label(key: str) -> Markup:
     """An element with the English label, which the script may turn into Chinese."""
-    return Markup('<span data-t="{}">{}</span>').format(key, LABELS[key][0])
+    return Markup('<span data-t="{}">{}</span>').format(key, _word(key))
+
+
+def _word(key: str) -> str:
+    return (LABELS.get(key) or TOOL_LABELS[key])[0]
 
 
 def _json(data: Any) -> Markup:

@@ -1,0 +1,79 @@
+"""What the accuracy tools (compare, sensitivity, badcase, stats) have in common: options, and results in a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from bpuc.base.errors import FileError
+from bpuc.base.files import check_writable, exists, is_folder, new_folder
+from bpuc.cli import options, ui
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _folder(ctx: click.Context, param: click.Parameter, value: str) -> str:  # noqa: ARG001
+    """Callback: what is no folder, and can become none, is refused before any work."""
+    if exists(value) and not is_folder(value):
+        raise FileError(f"cannot write to the folder {value}: it is no folder", want="a folder, new or existing")
+    if exists(value):
+        check_writable(Path(value) / "result.json")
+    return value
+
+
+def tool_options(f: F) -> F:
+    """--data, -c, --input-shape, --samples, --threads, -o and --json."""
+    for option in (
+        ui.json_option,
+        click.option("--threads", type=options.THREADS, metavar="N", help="Threads of the float run."),
+        click.option(
+            "-o", "--output", required=True, metavar="DIR", callback=_folder, help="Folder of the results, made if new."
+        ),
+        click.option("--samples", type=click.IntRange(1), metavar="N", help="The first N samples [all]."),
+        click.option(
+            "--input-shape",
+            multiple=True,
+            metavar="NAME:DIMS",
+            help="Fix a dynamic input: images:1x3x64x64, or a named dimension: batch=1.",
+        ),
+        click.option("-c", "--config", metavar="CONFIG", help="YAML file: how images become samples, and where."),
+        click.option("--data", metavar="PATH", help=".npz, or a folder of samples; streamed."),
+    ):
+        f = option(f)
+    return f
+
+
+def warn_all(texts: Iterable[str]) -> list[str]:
+    """Warnings on stderr, each once; returned for the document."""
+    found = list(dict.fromkeys(texts))
+    for text in found:
+        ui.warn(text)
+    return found
+
+
+def emit_tool(
+    tool: str,
+    document: Mapping[str, Any],
+    title: str,
+    text: str,
+    folder: str,
+    json_to: str | None,
+    more: Mapping[str, bytes] | None = None,
+) -> None:
+    """Text on stdout; TOOL.json, TOOL.csv and TOOL.html in the folder, with what else is named: all or none."""
+    from bpuc.report.html import render_tool_html
+    from bpuc.report.tool_csv import tool_csv
+
+    page = render_tool_html(tool, document, title)
+    with new_folder(folder) as made:
+        files: dict[str, bytes | str] = {
+            str(made / f"{tool}.json"): ui.to_json(document),
+            str(made / f"{tool}.csv"): tool_csv(tool, document),
+            str(made / f"{tool}.html"): page,
+            **{str(made / name): raw for name, raw in (more or {}).items()},
+        }
+        ui.emit(text, document, json_to, files)
+    ui.note(f"{folder}: {tool}.html, {tool}.csv, {tool}.json" + (f" and {len(more)} more" if more else ""))
