@@ -29,6 +29,8 @@ COMMANDS = {
     "info": ("bpuc.cli.info_cmd:command", "Show what is in a binary, and verify its checksums."),
     "explain": ("bpuc.cli.explain_cmd:command", "Say why a rescale, a device or a scale is as it is."),
     "compare": ("bpuc.cli.compare_cmd:command", "Compare a binary with its float model, layer by layer."),
+    "badcase": ("bpuc.cli.badcase_cmd:command", "Find the samples on which binary and model differ most."),
+    "sensitivity": ("bpuc.cli.sensitivity_cmd:command", "Rank ops by the accuracy that they cost."),
     "stats": ("bpuc.cli.stats_cmd:command", "Describe the values of every tensor of a model."),
     "compare-scales": (
         "bpuc.cli.compare_scales_cmd:command",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+import numpy as np
 
 from bpuc.base.errors import FileError
 from bpuc.base.files import check_writable, exists, is_folder, new_folder
@@ -24,14 +27,19 @@ def _folder(ctx: click.Context, param: click.Parameter, value: str) -> str:  # n
     return value
 
 
+def folder_option(f: F) -> F:
+    """The option -o DIR."""
+    return click.option(
+        "-o", "--output", required=True, metavar="DIR", callback=_folder, help="Folder of the results, made if new."
+    )(f)
+
+
 def tool_options(f: F) -> F:
     """--data, -c, --input-shape, --samples, --threads, -o and --json."""
     for option in (
         ui.json_option,
         click.option("--threads", type=options.THREADS, metavar="N", help="Threads of the float run."),
-        click.option(
-            "-o", "--output", required=True, metavar="DIR", callback=_folder, help="Folder of the results, made if new."
-        ),
+        folder_option,
         click.option("--samples", type=click.IntRange(1), metavar="N", help="The first N samples [all]."),
         click.option(
             "--input-shape",
@@ -77,3 +85,13 @@ def emit_tool(
         }
         ui.emit(text, document, json_to, files)
     ui.note(f"{folder}: {tool}.html, {tool}.csv, {tool}.json" + (f" and {len(more)} more" if more else ""))
+
+
+def npz(arrays: Mapping[str, np.ndarray[Any, np.dtype[Any]]]) -> bytes:
+    """The arrays as an .npz whose bytes depend on them alone."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as z:
+        for name, array in arrays.items():
+            with z.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, np.ascontiguousarray(array), allow_pickle=False)
+    return out.getvalue()

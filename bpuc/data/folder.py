@@ -44,6 +44,9 @@ class FolderSource(DataSource):
         for i in range(self.samples):
             yield {k: v for read, paths in self._parts for k, v in read(paths[i]).items()}
 
+    def files(self, index: int) -> list[Path]:
+        return [paths[index] for _, paths in self._parts]
+
 
 def open_folder(folder: Path, inputs: Sequence[InputSpec], recipes: Mapping[str, Recipe]) -> DataSource:
     """The samples in a folder.

@@ -6,6 +6,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,10 @@ class DataSource(ABC):
             yield sample
         if digest:
             self._digest = digest.hexdigest()
+
+    def files(self, index: int) -> list[Path]:  # noqa: ARG002
+        """The files that sample `index` alone comes from; none where a file holds several samples."""
+        return []
 
     def digest(self) -> str:
         """SHA-256 of the samples as the model gets them (names, dtypes, shapes, bytes), however they are stored.

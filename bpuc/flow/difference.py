@@ -122,13 +122,17 @@ class Difference:
         return math.sqrt(self.power / max(self.count, 1)) / max(self._stored.scale)
 
     def metrics(self) -> dict[str, float]:
+        """As `exact`, with the digits of a document."""
+        return {k: short(v) for k, v in self.exact().items()}
+
+    def exact(self) -> dict[str, float]:
         """cosine; sqnr (dB); mse, l1 (mean), l2 (root mean square) and max_abs of the difference; relative (l2 over
         the root mean square of the float values, at most 1e6)."""
         n = max(self.count, 1)
         norm = math.sqrt(self.power) * math.sqrt(self._got_power)
         cosine = self._dot / norm if norm > 0 else float(self.noise == 0)
         relative = math.sqrt(self.noise / self.power) if self.power > 0 else (0.0 if self.noise == 0 else 1e6)
-        found = {
+        return {
             "cosine": min(cosine, 1.0),
             "sqnr": self.sqnr,
             "mse": self.noise / n,
@@ -137,7 +141,6 @@ class Difference:
             "max_abs": self.max_abs,
             "relative": min(relative, 1e6),
         }
-        return {k: short(v) for k, v in found.items()}
 
     def moments(self) -> dict[str, dict[str, float]]:
         """min, max, mean and var of the float values and of the integers' real values."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from bpuc.report.values import number
 
-WIDTH, HEIGHT, LEFT, BOTTOM = 1200, 240, 44, 18
+WIDTH, HEIGHT, LEFT, BOTTOM = 1200, 240, 62, 18
 
 
 def curve(lines: Sequence[tuple[str, Sequence[Any]]], titles: Sequence[str], marked: Sequence[int] = ()) -> Any:

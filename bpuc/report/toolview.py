@@ -84,10 +84,16 @@ def _spread(channels: Mapping[str, Any] | None) -> Any:
 
 def _sensitivity(document: Document) -> dict[str, Any]:
     rows = v.records(document, "ops")
-    largest = max((abs(r["sensitivity"]) for r in rows), default=0.0)
+    values = [r["sensitivity"] for r in rows]
+    low = min([0.0, *values]) if document.get("metric") != "sqnr" or document.get("leave_float") else min(values)
+    reach = (max(values, default=0.0) - low) or 1.0
+
+    def part(row: Document) -> float:
+        return float((row["sensitivity"] - low) / reach)
+
     return {
         "rows": rows,
-        "largest": largest or 1.0,
+        "part": part,
         "metric": v.clean(document.get("metric")),
         "leave": bool(document.get("leave_float")),
     }

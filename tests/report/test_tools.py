@@ -15,7 +15,7 @@ from bpuc.report.labels import LABELS
 from bpuc.report.plain import width_of
 from bpuc.report.tool_csv import tool_csv
 from bpuc.report.tool_labels import TOOL_LABELS
-from bpuc.report.tool_text import compare_text, stats_text
+from bpuc.report.tool_text import badcase_text, compare_text, sensitivity_text, stats_text
 from tests.report.report_samples import HOSTILE
 from tests.report.test_html import Reader
 
@@ -51,7 +51,29 @@ def stats(name: str) -> dict[str, Any]:
     return {"schema": "bpuc.stats/1", "samples": 3, "tensors": rows, "warnings": []}
 
 
-MAKERS = {"compare": compare, "stats": stats}
+def sensitivity(name: str) -> dict[str, Any]:
+    rows = [
+        {"op": f"{name}{i}", "kind": "weight" if i % 2 else "activation", "sensitivity": 0.5 - 0.2 * i,
+         "op_type": "Conv", "dtype": "int8", **METRICS, "by_output": {name: 0.1}, "tensors": [name]}
+        for i in range(4)
+    ]  # fmt: skip
+    return {"schema": "bpuc.sensitivity/1", "march": "toy", "samples": 3, "metric": "cosine", "leave_float": False,
+            "ops": rows, "warnings": []}  # fmt: skip
+
+
+def badcase(name: str) -> dict[str, Any]:
+    rows = [{"sample": i, "file": f"{name}{i}", **METRICS, "cosine": 1 - 0.1 * i, "by_output": {}} for i in range(4)]
+    return {"schema": "bpuc.badcase/1", "march": "toy", "samples": 4, "metric": "cosine", "rows": rows,
+            "worst": [{"rank": 1, **rows[3]}], "warnings": []}  # fmt: skip
+
+
+MAKERS = {"compare": compare, "stats": stats, "sensitivity": sensitivity, "badcase": badcase}
+NAMES = {
+    "compare": ("tensors", "tensor"),
+    "stats": ("tensors", "tensor"),
+    "sensitivity": ("ops", "op"),
+    "badcase": ("rows", "file"),
+}
 
 
 @pytest.fixture(scope="module", params=[(t, n) for t in MAKERS for n in ("conv", HOSTILE[0], HOSTILE[1])])
@@ -76,7 +98,8 @@ def test_pages_are_well_formed_and_fetch_nothing(page):
 def test_every_row_is_on_the_page(page):
     tool, name, text = page
     shown = "".join(Reader(text).text)
-    wanted = [r["tensor"] for r in MAKERS[tool](name)["tensors"]]
+    rows, key = NAMES[tool]
+    wanted = [r[key] for r in MAKERS[tool](name)[rows]]
     assert [n for n in wanted if v.clean(n) not in shown] == []
 
 
@@ -88,7 +111,7 @@ def test_words_are_known_and_in_both_languages():
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-@pytest.mark.parametrize("render", [compare_text, stats_text])
+@pytest.mark.parametrize("render", [compare_text, stats_text, sensitivity_text, badcase_text])
 def test_texts_fit(render, width):
     tool = render.__name__.removesuffix("_text")
     for name in ("conv", *HOSTILE):
@@ -101,6 +124,13 @@ def test_compare_is_worst_first():
     lines = compare_text(compare("t"), "m", 100, top=2).splitlines()
     at = lines.index("worst 2 tensors")
     assert [x.split()[0] for x in lines[at + 3 : at + 5]] == ["t4", "t3"]
+
+
+def test_bars_of_sensitivity_and_marks_of_the_worst():
+    page = render_tool_html("sensitivity", sensitivity("n"), "m")
+    # from -0.1 to 0.5
+    assert re.findall(r'class="bar \w+" style="width:([\d.]+)%', page) == ["100.00", "66.67", "33.33", "0.00"]
+    assert render_tool_html("badcase", badcase("n"), "m").count('class="main marked"') == 1
 
 
 def test_csv_has_a_column_for_what_is_inside():

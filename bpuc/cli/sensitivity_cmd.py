@@ -1,0 +1,67 @@
+"""``bpuc sensitivity``: which op costs how much accuracy."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bpuc.cli import options, tools, ui
+from bpuc.cli.samples import with_progress
+
+
+@click.command(
+    "sensitivity",
+    cls=options.Command,
+    epilog="Example: bpuc sensitivity model.onnx --data images.npz --march bayes-e -o sensitive",
+)
+@click.argument("model", metavar="MODEL.onnx", required=False)
+@click.option("--march", metavar="M", callback=options.march, help="The target; `bpuc targets` lists them.")
+@click.option("--calib", metavar="X.calib.json", help="Thresholds from `bpuc calibrate`.")
+@click.option("--data", metavar="PATH", help="Samples: to calibrate, and the first ones to measure on.")
+@click.option(
+    "--samples", type=click.IntRange(1), default=8, show_default=True, help="Samples that are measured on, at most."
+)
+@click.option(
+    "--metric",
+    type=click.Choice(["cosine", "sqnr", "mse", "l1"]),
+    default="cosine",
+    show_default=True,
+    help="What ops are ranked by at the outputs.",
+)
+@click.option("--leave-float", is_flag=True, help="The gain of leaving one part in float where all else is rounded.")
+@click.option("--at", "at", metavar="OUTPUT", help="The output that counts [the mean of all].")
+@options.shared
+@tools.folder_option
+@click.option("--top", type=click.IntRange(1), default=20, show_default=True, help="Rows in the table on stdout.")
+@ui.json_option
+def command(
+    model: str | None,
+    samples: int,
+    metric: str,
+    leave_float: bool,
+    at: str | None,
+    output: str,
+    top: int,
+    json_to: str | None,
+    **given: Any,
+) -> None:
+    """Rank ops by what rounding them alone costs at the outputs, their results and their weights apart.
+
+    Writes sensitivity.html, sensitivity.csv and sensitivity.json, which compile reads as
+    `--template sensitive=DIR/sensitivity.json,topk=5`. Values are rounded in float, with the scales that
+    compile would begin with.
+    """
+    from bpuc.flow.request import make_request
+    from bpuc.flow.sensitivity import sensitivity
+    from bpuc.report.tool_text import sensitivity_text
+
+    request = make_request(model, **given)
+    bars = with_progress("calibrating"), with_progress("measuring")
+    document, warnings = sensitivity(request, metric, samples, leave_float, at, *bars)
+    document["warnings"] = tools.warn_all(warnings)
+    name = Path(request.model).name
+    text = sensitivity_text(document, name, shutil.get_terminal_size().columns, top)
+    tools.emit_tool("sensitivity", document, name, text, output, json_to)
