@@ -92,7 +92,8 @@ def make_plan(
             same[out] = parts
         if isinstance(op.attrs, AxisAttrs) and all(n in axes and axes[n][0] == op.attrs.axis for n in (out, *parts)):
             joined[out] = parts
-    may_mask = any(t.const is not None and t.dtype.is_float and np.isneginf(t.const).any() for t in graph.tensors())
+    floats = (t.const for t in graph.tensors() if t.const is not None and t.dtype.is_float and t.elements)
+    may_mask = any(np.isneginf(array.min()) for array in floats)
     return Plan(observers, same, axes, joined, samples, rows, may_mask, masked)
 
 

@@ -103,7 +103,9 @@ class Ref:
 
 
 def contiguous_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """Row-major strides in bytes."""
+    """Row-major strides in bytes; those of no elements at all are small, however long the other axes."""
+    if 0 in shape:
+        shape = (1,) * len(shape)
     strides = [0] * len(shape)
     step = itemsize
     for i in range(len(shape) - 1, -1, -1):

@@ -14,6 +14,8 @@ from bpuc.base.errors import BpucError, DataError, FileError, ModelError
 from bpuc.calibrate import load_calibration
 from bpuc.config import load_config
 from bpuc.data import InputSpec, open_data, random_data
+from bpuc.program.container import from_bytes, to_bytes
+from bpuc.sim.run import run_program
 from tests.fuzz import commands
 from tests.fuzz.targets import TARGETS
 from tests.unit.ops.onnx_cases import imported
@@ -144,3 +146,14 @@ def test_paths_that_no_file_has_are_answered(place, tmp_path):
 def test_large_inputs_get_fewer_random_samples():
     assert random_data([InputSpec("x", (1, 3, 640, 640))]).samples == 8
     assert random_data([InputSpec("x", (4096, 3, 64, 64))]).samples == 1
+
+
+def test_an_output_without_elements_and_with_long_axes_compiles(tmp_path):
+    """Its strides would have more than 31 bits, if it had any elements."""
+    proto = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> g (float[4] x) => (float[4] y, float[a, b, c] z) '
+        "<int64[3] s = {0, 2, 2147483647}> { y = Relu(x)  z = ConstantOfShape(s) }"
+    )
+    (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
+    program = from_bytes(to_bytes(TARGETS["onnx-graph"].use(tmp_path / "m.onnx")), "m")
+    assert run_program(program, {"x": np.ones(4, np.float32)})["z"].shape == (0, 2, 2147483647)
