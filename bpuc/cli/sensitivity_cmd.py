@@ -34,6 +34,7 @@ from bpuc.cli.samples import with_progress
 @click.option("--leave-float", is_flag=True, help="The gain of leaving one part in float where all else is rounded.")
 @click.option("--at", "at", metavar="OUTPUT", help="The output that counts [the mean of all].")
 @options.shared
+@options.scale_out
 @tools.folder_option
 @click.option("--top", type=click.IntRange(1), default=20, show_default=True, help="Rows in the table on stdout.")
 @ui.json_option

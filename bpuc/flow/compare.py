@@ -78,7 +78,9 @@ def _rows(
     found: Mapping[str, Difference],
     shapes: Mapping[str, Tensor],
 ) -> list[dict[str, Any]]:
-    nodes = {name: n for n in program.report.get("nodes", ()) for name in n["outputs"] if n["op"] != "Dequantize"}
+    said = [n for n in program.report.get("nodes", ()) if n.get("op") != "Dequantize"]
+    nodes = {name: n for n in said for name in n.get("outputs", ())}
+    shared = {name: len(g["tensors"]) - 1 for g in program.report.get("groups", ()) for name in g.get("tensors", ())}
     before = _before(graph, found)
     rows: list[dict[str, Any]] = []
     for index, (name, d) in enumerate(found.items()):
@@ -107,7 +109,7 @@ def _rows(
             "fall": short(fall) if fall > 0 else 0.0,
             **d.moments(),
         }
-        row["hint"] = _hint(row, d) if fall >= FALL else None
+        row["hint"] = _hint(row, d, shared.get(name, 0)) if fall >= FALL else None
         rows.append(row)
     return rows
 
@@ -126,8 +128,12 @@ def _before(graph: Graph, found: Mapping[str, Difference]) -> dict[str, list[str
     return result
 
 
-def _hint(row: Mapping[str, Any], d: Difference) -> str:
-    """Where the error that this op adds comes from, and what may help."""
+def _hint(row: Mapping[str, Any], d: Difference, others: int) -> str:
+    """Where the error that this op adds comes from, and what may help.
+
+    Args:
+        others: how many tensors share its scale.
+    """
     name = row["tensor"]
     head = f"{row['op']} falls by {row['fall']:.0f} dB to {row['sqnr']:.0f} dB: "
     own = row["own_sqnr"]
@@ -139,10 +145,18 @@ def _hint(row: Mapping[str, Any], d: Difference) -> str:
                 head + f"its scale clips {100 * d.clipped_share:.3g} % of the values; a wider threshold "
                 f"(--observer-for {name}=min_max) or int16 (--dtype {name}=int16) keeps them"
             )
+        if others:
+            return (
+                head + f"the values are small (root mean square {d.steps or 0.0:.2g} steps) beside a scale that it "
+                f"shares with {others} more; --keep-scale {name} leaves it its own, int16 (--dtype {name}=int16) has "
+                "finer steps"
+            )
         return (
             head + f"the values are small beside the scale (root mean square {d.steps or 0.0:.2g} steps); "
             f"int16 (--dtype {name}=int16) or a smaller threshold (--observer-for {name}=mse) gives them more steps"
         )
+    if own is None and not row["dtype"].startswith("float"):
+        return head + "it gives whole numbers, which change where its operands are nearly equal"
     if row["device"] == "CPU":
         return head + "it runs in float on the CPU and amplifies the error of its operands"
     return (

@@ -62,9 +62,11 @@ class SideBySide:
             if name in shapes:
                 self.outputs[name] = port.name
                 found[name] = name if name in self.symbols else port.name
-        self.names = {n: found[n] for n in shapes if n in found}
         self.size = batch_of(program)[0]
         self._batched = self.size > 1 and all(s.shape[:1] == (1,) for s in floats.inputs)
+        # of a batch, only what has the samples along its first axis can be put together from single ones
+        self.names = {n: found[n] for n, s in shapes.items() if n in found and (not self._batched or s[:1] == (1,))}
+        self.outputs = {n: name for n, name in self.outputs.items() if n in self.names}
         if not self.names:
             raise ModelError(
                 "the model and the binary have no tensor in common",
@@ -111,11 +113,15 @@ class SideBySide:
             floats: Iterable[tuple[str, Array]] = self._executor.run(taken[0])
         else:
             rows = [dict(self._executor.run(s)) for s in taken]
-            floats = [(n, np.concatenate([r[n] for r in rows])) for n in rows[0] if rows[0][n].ndim]
+            floats = [(n, np.concatenate([r[n] for r in rows])) for n in rows[0]]
         for name, want in floats:
             value = got[self.names[name]]
-            if value.size == want.size:
-                yield name, want, value
+            if value.size != want.size:
+                raise ModelError(
+                    f"tensor {name} has shape {list(want.shape)} in the model and {list(value.shape)} in the binary",
+                    want="a binary of the model with these input shapes",
+                )
+            yield name, want, value
 
     def _stored(self, port: Port, array: Array) -> Array:
         """Integers for an input whose Quantize was removed from the program."""

@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from tests.cli.conftest import MODELS, Bpuc
 
@@ -169,3 +170,34 @@ def test_faults_leave_nothing(bpuc: Bpuc, compiled: Path, tmp_path: Path, case: 
     assert done.code == code
     assert said in " ".join(done.err.split())
     assert not out.exists()
+
+
+def test_a_shared_scale_is_named(bpuc: Bpuc, tmp_path: Path) -> None:
+    """A branch of a Concat that is 60 times smaller than the other, made to share the scale."""
+    rng = np.random.default_rng(3)
+    weights = {"wa": rng.normal(0, 0.01, (16, 3, 1, 1)), "wb": rng.normal(0, 0.6, (16, 3, 1, 1))}
+    nodes = [
+        helper.make_node("Conv", ["x", "wa"], ["a"], name="conv_a"),
+        helper.make_node("Conv", ["x", "wb"], ["b"], name="conv_b"),
+        helper.make_node("Concat", ["a", "b"], ["c"], name="cat", axis=1),
+    ]
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [info("x", TensorProto.FLOAT, [1, 3, 16, 16])],
+        [info("c", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(w.astype(np.float32), n) for n, w in weights.items()],
+    )
+    path, data = tmp_path / "m.onnx", tmp_path / "d.npz"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), str(path))
+    np.savez(data, x=rng.normal(0, 1, (4, 1, 3, 16, 16)).astype(np.float32))
+    words = ["--march", "bayes-e", "--data", data, "--effort", 0, "--share-scales", "always"]
+    assert bpuc("compile", path, *words, "-o", tmp_path / "x.bpuc").code == 0
+    (hint,) = document(bpuc, tmp_path / "o", path, tmp_path / "x.bpuc", "--data", data)["hints"]
+    assert hint["tensor"] == "a"
+    assert "shares with 2 more" in hint["text"]
+    assert "--keep-scale a " in hint["text"]
+    words[-1:] = ["auto", "--keep-scale", "a"]
+    assert bpuc("compile", path, *words, "-o", tmp_path / "x.bpuc").code == 0
+    assert document(bpuc, tmp_path / "o", path, tmp_path / "x.bpuc", "--data", data)["hints"] == []
