@@ -109,7 +109,9 @@ def _rows(
             "fall": short(fall) if fall > 0 else 0.0,
             **d.moments(),
         }
-        row["hint"] = _hint(row, d, shared.get(name, 0)) if fall >= FALL else None
+        constants = [x for x in (() if producer is None else producer.inputs) if x is not None and x.const is not None]
+        alone = len(row["onnx_nodes"]) < 2 and not any(x.dtype.is_float for x in constants)
+        row["hint"] = _hint(row, d, shared.get(name, 0), alone) if fall >= FALL else None
         rows.append(row)
     return rows
 
@@ -128,11 +130,11 @@ def _before(graph: Graph, found: Mapping[str, Difference]) -> dict[str, list[str
     return result
 
 
-def _hint(row: Mapping[str, Any], d: Difference, others: int) -> str:
+def _hint(row: Mapping[str, Any], d: Difference, others: int, alone: bool) -> str:
     """Where the error that this op adds comes from, and what may help.
 
     Args:
-        others: how many tensors share its scale.
+        others: how many tensors share its scale. alone: whether the op has neither weights nor anything fused into it.
     """
     name = row["tensor"]
     head = f"{row['op']} falls by {row['fall']:.0f} dB to {row['sqnr']:.0f} dB: "
@@ -159,6 +161,8 @@ def _hint(row: Mapping[str, Any], d: Difference, others: int) -> str:
         return head + "it gives whole numbers, which change where its operands are nearly equal"
     if row["device"] == "CPU":
         return head + "it runs in float on the CPU and amplifies the error of its operands"
+    if alone:
+        return head + "its own scale costs less than that; the error of its operands is large beside these values"
     return (
         head + "its own scale costs less than that; look at its operands, its weights and what was fused into it "
         f"({_several(row['onnx_nodes'])})"

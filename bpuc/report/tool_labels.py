@@ -35,15 +35,13 @@ TOOL_LABELS: dict[str, tuple[str, str]] = {
     "t_own": ("Own scale, dB", "自身 scale (dB)"),
     "t_mse": ("MSE", "MSE"),
     "t_l1": ("L1", "L1"),
-    "t_l2": ("L2", "L2"),
     "t_max_abs": ("Max. error", "最大误差"),
     "t_relative": ("Relative", "相对误差"),
     "t_clipped": ("Clipped", "截断"),
     "t_range": ("Range in float", "浮点范围"),
     "t_metrics_why": (
-        "L1 is the mean magnitude of the error, L2 its root mean square; relative: L2 over the root mean square of the "
-        "float values.",
-        "L1 为误差绝对值的均值，L2 为均方根；相对误差为 L2 除以浮点值的均方根。",
+        "L1 is the mean magnitude of the error; relative: its root mean square over that of the float values.",
+        "L1 为误差绝对值的均值；相对误差为误差的均方根除以浮点值的均方根。",
     ),
     "t_channels": ("Channels of the worst tensors", "误差最大张量的各通道"),
     "t_channel": ("Channel", "通道"),
