@@ -20,10 +20,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def _folder(ctx: click.Context, param: click.Parameter, value: str) -> str:  # noqa: ARG001
     """Callback: what is no folder, and can become none, is refused before any work."""
-    if exists(value) and not is_folder(value):
-        raise FileError(f"cannot write to the folder {value}: it is no folder", want="a folder, new or existing")
-    if exists(value):
-        check_writable(Path(value) / "result.json")
+    if not value:
+        raise FileError("-o names no folder", want="a folder, new or existing")
+    there = next(p for p in (Path(value).absolute(), *Path(value).absolute().parents) if exists(p))
+    if not is_folder(there):
+        raise FileError(f"cannot write to the folder {value}: {there} is no folder", want="a folder, new or existing")
+    check_writable(there / "result.json")
     return value
 
 

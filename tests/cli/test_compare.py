@@ -141,7 +141,9 @@ def test_removed_ends_are_compared_behind_them(bpuc: Bpuc, tmp_path: Path) -> No
         ("nan", 1, "holds NaN or infinity"),
         ("shape", 1, "[8, 1, 3, 16, 15]"),
         ("no binary", 1, "cannot read"),
-        ("a file as folder", 1, "it is no folder"),
+        ("a file as folder", 1, "is no folder"),
+        ("a folder below a file", 1, "is no folder"),
+        ("an empty name", 1, "names no folder"),
         ("no folder named", 2, "Missing option"),
         ("0 samples", 2, "--samples"),
     ],
@@ -162,6 +164,10 @@ def test_faults_leave_nothing(bpuc: Bpuc, compiled: Path, tmp_path: Path, case: 
         words[1] = tmp_path / "none.bpuc"
     if case == "a file as folder":
         words[-1] = bad
+    if case == "a folder below a file":
+        words[-1] = bad / "below"
+    if case == "an empty name":
+        words[-1] = ""
     if case == "no folder named":
         words = words[:-2]
     if case == "0 samples":
