@@ -87,7 +87,7 @@ def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     try:
         yield make_folder(path)
     except BaseException:
-        with suppress(OSError):
+        with suppress(OSError, ValueError):
             for p in missing:
                 p.rmdir()
         raise

@@ -59,6 +59,7 @@ class AtLeastZero(click.FloatRange):
 
 HELP = {"help_option_names": ["-h", "--help"]}
 THREADS = click.IntRange(1, 256)
+COUNT = click.IntRange(1, 2**31 - 1)  # of samples or rows
 
 
 class Command(click.Command):

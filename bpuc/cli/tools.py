@@ -42,7 +42,7 @@ def tool_options(f: F) -> F:
         ui.json_option,
         click.option("--threads", type=options.THREADS, metavar="N", help="Threads of the float run."),
         folder_option,
-        click.option("--samples", type=click.IntRange(1), metavar="N", help="The first N samples [all]."),
+        click.option("--samples", type=options.COUNT, metavar="N", help="The first N samples [all]."),
         click.option(
             "--input-shape",
             multiple=True,

@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from bpuc.base.errors import BpucError, DataError, FileError, ModelError
+from bpuc.base.files import new_folder
 from bpuc.calibrate import load_calibration
 from bpuc.config import load_config
 from bpuc.data import InputSpec, open_data, random_data
@@ -157,3 +158,14 @@ def test_an_output_without_elements_and_with_long_axes_compiles(tmp_path):
     (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
     program = from_bytes(to_bytes(TARGETS["onnx-graph"].use(tmp_path / "m.onnx")), "m")
     assert run_program(program, {"x": np.ones(4, np.float32)})["z"].shape == (0, 2, 2147483647)
+
+
+@pytest.mark.parametrize("words", [["compare-scales", "--samples", "9" * 30], ["stats", "--samples", "9" * 30]])
+def test_counts_that_no_machine_counts_to_are_a_fault_of_usage(words):
+    data = str(commands.folder() / "m.npz")
+    assert commands.call([*words, str(commands.MODEL), "--march", "bayes-e", "--data", data], quick=False) == 2
+
+
+def test_a_folder_that_cannot_be_is_not_cleaned_up():
+    with pytest.raises(FileError, match="cannot write to the folder"), new_folder("a\0b"):
+        pass
