@@ -13,8 +13,6 @@ from bpuc.program import Program
 from bpuc.program.schedule import Chip
 from bpuc.target.model import Target
 
-CLOSE = 0.01  # less than the latency model can tell apart
-
 
 def scheduling(request: Request, target: Target) -> Scheduling:
     """Memory and level of a schedule.
@@ -43,12 +41,11 @@ def best_program(request: Request, target: Target, lower: Callable[[Scheduling],
         return lower(how)
     programs = [lower(replace(how, narrow=narrow)) for narrow in (False, True)]
     costs = [_cost(request, target, p) for p in programs]
-    near = min(c[0] for c in costs) * (1 + CLOSE)
-    return programs[min((i for i, c in enumerate(costs) if c[0] <= near), key=lambda i: (costs[i][1], i))]
+    return programs[min(range(len(programs)), key=lambda i: (*costs[i], i))]
 
 
 def _cost(request: Request, target: Target, program: Program) -> tuple[float, float]:
-    """What is to be small, and what decides between candidates that hardly differ in it."""
+    """What is to be small, and what decides between candidates of which it is the same."""
     s = estimate(program, target)["summary"]
     time, moved = s["latency_us"], s["ddr_read_bytes"] + s["ddr_write_bytes"]
     if request.compile_mode == "bandwidth":

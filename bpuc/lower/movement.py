@@ -28,16 +28,20 @@ from bpuc.ops.attrs import (
 Ints = tuple[int, ...]
 
 
-def move(op: Op, b: Builder, x: Ref, y: Ref, rows: bool = False) -> None:
+def move(op: Op, b: Builder, x: Ref, y: Ref, rows: bool = False, flat: bool = False) -> None:
     """Copy between two views of one shape, with as few axes as describe them; none where they are the same.
 
-    rows: keep the axes of images apart, so that the copy may be cut into stripes of rows.
+    Args:
+        rows: keep the axes of images apart, so that the copy may be cut into stripes of rows.
+        flat: the elements change axes. Only such a copy has a single axis (`bpuc.perf.cost.keeps_order`).
     """
     shape, xs, ys = _merged(x.shape, x.strides, y.strides)
     if (x.space, x.address, xs) == (y.space, y.address, ys):
         return
     if rows and 4 <= len(x.shape) <= MAX_RANK:
         shape, xs, ys = x.shape, x.strides, y.strides
+    elif len(shape) == 1 and not flat:
+        shape, xs, ys = (1, *shape), (shape[0] * xs[0], *xs), (shape[0] * ys[0], *ys)
     if len(shape) > MAX_RANK:
         raise refuse(op, f"its copy needs {len(shape)} axes, the simulated machine has {MAX_RANK}")
     b.emit(Move(op=b.op, x=replace(x, shape=shape, strides=xs), y=replace(y, shape=shape, strides=ys)))
@@ -66,7 +70,7 @@ def part(ref: Ref, axis: int, start: int, size: int) -> Ref:
 
 def lower_reshape(op: Op, b: Builder) -> None:
     flat = (op.out.elements,)
-    move(op, b, reshaped(b.ref(op.input(0)), flat), reshaped(b.ref(op.out), flat))
+    move(op, b, reshaped(b.ref(op.input(0)), flat), reshaped(b.ref(op.out), flat), flat=True)
 
 
 def lower_transpose(op: Op, b: Builder) -> None:

@@ -52,7 +52,7 @@ def rescale_us(elements: int, dtype_bytes: int, target: HardwareSource) -> float
 
 def _engine_cycles(ins: Instruction, hw: Hardware) -> float:
     if not isinstance(ins, (Conv, ConvTranspose, MatMul)):
-        return wide_elements(ins) / float(getattr(hw, rate_name(ins)))
+        return wide_elements(ins) / max(float(getattr(hw, name)) for name in rate_names(ins))
     m = mac_amounts(ins)
     cycles = timing.mac_cycles(
         hw,
@@ -68,15 +68,34 @@ def _engine_cycles(ins: Instruction, hw: Hardware) -> float:
     return timing.map_cycles(hw, cycles, pictures=m.pictures, rows=m.rows, columns=m.columns, pixel_bytes=m.pixel_bytes)
 
 
-def rate_name(ins: Instruction) -> str:
-    """The hardware number that says how many of `wide_elements` an engine other than the MAC array does in a cycle."""
+def rate_names(ins: Instruction) -> tuple[str, ...]:
+    """The hardware numbers that say how many of `wide_elements` a unit other than the MAC array does in a cycle; where
+    several units can carry the instruction out, the fastest does.
+
+    The vector unit copies as it rescales, with a gain of 1: else a Rescale that writes into a joined tensor could be
+    cheaper than the copy in its place.
+    """
+    if isinstance(ins, Move):
+        if scatters(ins):
+            return ("transpose_bytes_per_cycle",)
+        return (*(("vector_elems_per_cycle",) if keeps_order(ins) else ()), "move_bytes_per_cycle")
     if ins.work().engine is Engine.DMA:
-        return "transpose_bytes_per_cycle" if isinstance(ins, Move) and scatters(ins) else "move_bytes_per_cycle"
+        return ("move_bytes_per_cycle",)
     if isinstance(ins, Lut):
-        return "lut_elems_per_cycle"
+        return ("lut_elems_per_cycle",)
     if isinstance(ins, Pool):
-        return "pool_elems_per_cycle"
-    return "softmax_elems_per_cycle" if isinstance(ins, (Softmax, Norm)) else "vector_elems_per_cycle"
+        return ("pool_elems_per_cycle",)
+    return ("softmax_elems_per_cycle" if isinstance(ins, (Softmax, Norm)) else "vector_elems_per_cycle",)
+
+
+def engine(ins: Instruction, hw: Hardware) -> Engine:
+    """The unit that is busy with the instruction: its own, but for copies that the vector unit does faster."""
+    if isinstance(ins, Move):
+        names = rate_names(ins)
+        return (
+            Engine.VECTOR if max(names, key=lambda n: float(getattr(hw, n))) == "vector_elems_per_cycle" else Engine.DMA
+        )
+    return ins.work().engine
 
 
 def wide_elements(ins: Instruction) -> int:
@@ -145,6 +164,17 @@ def scatters(move: Move) -> bool:
     if x[:1] == y[:1] == [0]:
         x, y = x[1:], y[1:]
     return y not in (x, x[1:] + x[:1], x[-1:] + x[:-1])
+
+
+def keeps_order(move: Move) -> bool:
+    """Whether a copy takes each element once and leaves all in their order: parts of Concat, Split and Slice.
+
+    One of a single axis is that of a Reshape: the machine stores the channels of a position together, so its bytes
+    change places. Axes of extent 1 put no condition, so a larger copy is never the simpler one.
+    """
+    axes = [a for a, d in enumerate(move.x.shape) if d > 1]
+    x, y = (sorted(axes, key=lambda a: -abs(r.strides[a])) for r in (move.x, move.y))
+    return len(move.x.shape) > 1 and x == y and all(move.x.strides[a] for a in axes)
 
 
 def _cpu_us(ins: Instruction, hw: Hardware) -> float:

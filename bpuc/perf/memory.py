@@ -90,6 +90,7 @@ def plan_memory(program: Program, hw: Hardware) -> MemoryPlan:
 def _scheduled(program: Program, moved: list[Moved], values: list[Value], producers: list[list[int]]) -> MemoryPlan:
     """The traffic of the schedule; a value takes DDR while it lives, if any of it is ever loaded or stored."""
     n = len(moved)
+    _deal_out(program, moved, values)
     edges = np.zeros(n + 2)
     for v in values:
         places = [i for i in (v.born, *v.readers) if 0 <= i < n]
@@ -104,6 +105,23 @@ def _scheduled(program: Program, moved: list[Moved], values: list[Value], produc
         [m.held for m in moved],
         (len(program.constants) + np.cumsum(edges)[:n]).tolist(),
     )
+
+
+def _deal_out(program: Program, moved: list[Moved], values: list[Value]) -> None:
+    """Let each writer of a joined tensor store its own part, not the last one the whole: the bus need not wait."""
+    segment = _bpu_segments(program)
+    for i, m in enumerate(moved):
+        for (lo, hi), nbytes in m.kept.items():
+            parts = {
+                v.born: v.ref.nbytes
+                for v in values
+                if 0 <= v.born <= i < max(v.readers, default=i + 1) and lo <= v.lo and v.hi <= hi
+            }
+            for writer, size in parts.items():
+                if writer != i and segment[writer] == segment[i]:
+                    share = nbytes * size // sum(parts.values())
+                    moved[writer].stores += share
+                    m.stores -= share
 
 
 def place_values(program: Program, values: list[Value], producers: list[list[int]], hw: Hardware) -> MemoryPlan:

@@ -37,10 +37,12 @@ def estimate(program: Program, target: Target) -> dict[str, Any]:
     steps = program.valid_schedule()
     at_once = max(1.0, hw.cores // (steps.cores if steps else 1))
     rescales = [o for o in ops if o["op"] == "Rescale"]
+    fps, throughput = 1e6 / latency if latency else 0.0, _throughput(bpu / at_once, cpu / hw.cpu_cores)
+    batch = program.report.get("batch", {}).get("size", 1)
     summary = {
         "latency_us": latency,
-        "fps": 1e6 / latency if latency else 0.0,
-        "throughput_fps": _throughput(bpu / at_once, cpu / hw.cpu_cores),
+        "fps": fps,
+        "throughput_fps": throughput,
         "bpu_us": bpu,
         "cpu_us": cpu,
         "rescale_us": math.fsum(o["latency_us"] for o in rescales),
@@ -51,6 +53,8 @@ def estimate(program: Program, target: Target) -> dict[str, Any]:
         "sram_peak_bytes": round(plan.sram_peak),
         "ddr_peak_bytes": round(plan.ddr_peak),
     }
+    if batch > 1:  # a run is a frame of several samples
+        summary |= {"batch": batch, "samples_per_s": batch * fps, "throughput_samples_per_s": batch * throughput}
     return {
         "schema": SCHEMA,
         "march": program.march,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bpuc.isa import Device, Instruction
 from bpuc.isa.tiling import stripe_axis
-from bpuc.perf.cost import compute_us
+from bpuc.perf.cost import compute_us, engine
 from bpuc.perf.memory import MemoryPlan
 from bpuc.perf.timeline import CALL, Row
 from bpuc.program import Program
@@ -40,8 +40,8 @@ def build_rows(program: Program, plan: MemoryPlan, hw: Hardware) -> list[Row]:
         row.sram, row.ddr = max(row.sram, plan.sram[i]), max(row.ddr, plan.ddr[i])
         row.producers += [place[program.instructions[p].op] for p in plan.producers[i]]
         engines = busy.setdefault(ins.op, {})
-        engine = ins.work().engine.value
-        engines[engine] = engines.get(engine, 0.0) + time
+        unit = engine(ins, hw).value
+        engines[unit] = engines.get(unit, 0.0) + time
     for op, engines in busy.items():
         rows[place[op]].engine = max(engines, key=lambda e: engines[e])
     return rows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 from bpuc.isa import Device, Ref, Space
@@ -16,6 +16,8 @@ class Moved:
     """Bytes of one instruction: constants and activations that it loads, results that it stores; on chip meanwhile.
 
     in_ddr: byte ranges of the arena that it loads from or stores to.
+    kept: of those the ones that it stores from on-chip memory, each with the bytes stored; what earlier
+    instructions wrote there is among them.
     """
 
     constants: int = 0
@@ -23,6 +25,7 @@ class Moved:
     stores: int = 0
     held: int = 0
     in_ddr: list[tuple[int, int]] = field(default_factory=list)
+    kept: Counter[tuple[int, int]] = field(default_factory=Counter)
 
 
 def follow(program: Program, schedule: Schedule) -> list[Moved]:
@@ -51,6 +54,7 @@ def follow(program: Program, schedule: Schedule) -> list[Moved]:
                     m.loads += nbytes
                 else:
                     m.stores += nbytes
+                    m.kept[w.lo, w.hi] += nbytes
     _hold(schedule, moved, last_touch)
     return moved
 

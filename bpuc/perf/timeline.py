@@ -73,6 +73,7 @@ def _segment(rows: Sequence[Row], first: int, stop: int, now: float, hw: Hardwar
         return now
     free: dict[str, float] = {}
     loaded: list[float] = []
+    carried: list[tuple[Row, float]] = []  # in the order of the bus; when the last tile of a store is through
     bus = end = now
     for i in range(first, stop):
         row = rows[i]
@@ -89,6 +90,7 @@ def _segment(rows: Sequence[Row], first: int, stop: int, now: float, hw: Hardwar
                 begin = max(bus, window, rows[freed - 1].end if freed > first else now)
                 bus = begin + hw.ddr_us(nbytes)
                 rows[j].load = begin, bus
+                carried.append((rows[j], 0.0))
                 rows[j].waits = freed - 1 if freed > first else -1
             loaded.append(bus if nbytes else now)
         work, tail = row.compute + row.overhead, row.compute / hw.tiles
@@ -97,11 +99,27 @@ def _segment(rows: Sequence[Row], first: int, stop: int, now: float, hw: Hardwar
         if row.stores:
             store = hw.ddr_us(row.stores)
             begin = max(bus, row.start)
-            bus = max(begin + store, row.end + store / hw.tiles)
+            bus = begin + store
             row.store = begin, bus
+            carried.append((row, row.end + store / hw.tiles))
+            end = max(end, carried[-1][1])
         end = max(end, row.end, bus)
     rows[stop - 1].end = max(rows[stop - 1].end, end)
+    _as_late_as_possible(carried)
     return end
+
+
+def _as_late_as_possible(carried: Sequence[tuple[Row, float]]) -> None:
+    """Show each store where its last tile is, as far as the next transfer leaves room: tiles wait for the work."""
+    room = float("inf")
+    for row, last in reversed(carried):
+        if last and row.store is not None:
+            begin, end = row.store
+            late = max(0.0, min(last, room) - end)
+            row.store = begin + late, end + late
+            room = row.store[0]
+        elif row.load is not None:
+            room = row.load[0]
 
 
 def frees(rows: Sequence[Row], first: int, row: int, buffer: float) -> int:

@@ -178,8 +178,8 @@ LABELS: dict[str, tuple[str, str]] = {
     "other_device": ("On the other device", "在另一设备上"),
     "other_device_why": (
         "Time here → time on the other device, each with the conversions and calls that hang on it, and what makes the "
-        "difference.",
-        "此处耗时 → 另一设备上的耗时，均含相应的转换与调用；其后为差异构成。",
+        "difference. Ops are priced one by one, without the overlap of the time line.",
+        "此处耗时 → 另一设备上的耗时，均含相应的转换与调用；其后为差异构成。各算子单独估价，不计时间线上的重叠。",
     ),
     "cpu_op": ("CPU op", "个 CPU 算子"),
     "cpu_op_many": ("CPU ops", "个 CPU 算子"),

@@ -39,6 +39,12 @@ def _summary(perf: Mapping[str, Any], width: int) -> str:
         ("latency, one thread", v.time(latency)),
         ("frames/s, one thread", v.plain(s.get("fps"), 1)),
         ("frames/s, pipelined", v.plain(s.get("throughput_fps"), 1)),
+        *([("samples/s, one thread", v.plain(s["samples_per_s"], 1))] if v.number(s.get("samples_per_s")) else []),
+        *(
+            [("samples/s, pipelined", v.plain(s["throughput_samples_per_s"], 1))]
+            if v.number(s.get("throughput_samples_per_s"))
+            else []
+        ),
         ("BPU busy", timed("bpu_us")),
         ("CPU busy", timed("cpu_us")),
         (f"rescales ({v.whole(s.get('rescale_count'))})", timed("rescale_us")),
@@ -161,7 +167,8 @@ def other_place(record: Mapping[str, Any], width: int, indent: str = "    ") -> 
         return []
     here, device, there, changes = found
     text = f"here {here:.1f} us, on the {device} {there:.1f} us with conversions and calls"
-    text += f" ({changes}; estimate)" if changes else " (estimate)"
+    text += f" ({changes}; estimate, " if changes else " (estimate, "
+    text += "ops priced one by one, without the overlap of the time line)"
     return [wrap(text, width, indent + "  ", f"{indent}alternative: ")]
 
 

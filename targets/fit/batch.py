@@ -94,6 +94,7 @@ class Batch:
             free[row.engine] = done
             if row.stores:
                 store = row.stores * per_byte
-                bus = np.maximum(np.maximum(bus, start) + store, done + store / n["tiles"])
+                bus = np.maximum(bus, start) + store
+                end = np.maximum(end, done + store / n["tiles"])
             end = np.maximum(np.maximum(end, done), bus)
         return end

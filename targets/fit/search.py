@@ -20,24 +20,28 @@ def evolve(
     rounds: int,
     seed: int = 0,
     ties: Mapping[str, tuple[str, float]] = {},
+    wide: bool = False,
 ) -> tuple[dict[str, float], float]:
     """The numbers with the least loss found, and that loss.
 
     Numbers of `ranges` are drawn from a normal distribution of their logarithms, with all correlations, and cut to the
     range; those of `choices` from weights. Those of `ties` are another number times a factor. All else stays as in
     `start`.
+
+    Args:
+        wide: begin in the middle of the ranges and with a quarter of them as spread, whatever `start` says.
     """
     rng = np.random.default_rng(seed)
     names = sorted(ranges)
     low, high = (np.log([ranges[n][i] for n in names]) for i in (0, 1))
-    mean = np.clip(np.log([start[n] for n in names]), low, high)
-    spread = np.diag(np.full(len(names), 0.35**2))
+    mean = (low + high) / 2 if wide else np.clip(np.log([start[n] for n in names]), low, high)
+    spread = np.diag(((high - low) / 4) ** 2 if wide else np.full(len(names), 0.35**2))
     weights = {n: np.ones(len(v)) / len(v) for n, v in choices.items()}
     best, least = dict(start), float("inf")
     for turn in range(rounds):
         drawn = np.clip(rng.multivariate_normal(mean, spread, DRAWN, method="eigh"), low, high)
         picked = {n: rng.choice(len(choices[n]), DRAWN, p=weights[n]) for n in sorted(choices)}
-        if turn == 0:  # the start is one of them
+        if turn == 0 and not wide:  # the start is one of them
             drawn[0] = mean
             for n, p in picked.items():
                 p[0] = int(np.argmin(np.abs(np.array(choices[n]) - start[n])))

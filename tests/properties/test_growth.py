@@ -1,4 +1,4 @@
-"""Whole networks, scheduled at -O3: more channels or more pixels never make one faster."""
+"""Whole networks, scheduled at -O3: more channels, more pixels or more rescales never make one faster."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import onnx
-from hypothesis import given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 from onnx import NodeProto, helper, numpy_helper
 
@@ -80,11 +80,15 @@ def build(net: Net) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
 
 
-def latency_us(net: Net, march: str) -> float:
+def summary(net: Net, march: str, **options: object) -> dict[str, float]:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "net.onnx"
         onnx.save(build(net), path)
-        return float(estimate(compile_for_perf(str(path), march, {}), get_target(march))["summary"]["latency_us"])
+        return dict(estimate(compile_for_perf(str(path), march, options), get_target(march))["summary"])
+
+
+def latency_us(net: Net, march: str) -> float:
+    return summary(net, march)["latency_us"]
 
 
 @settings(deadline=None, max_examples=15)
@@ -100,3 +104,36 @@ def test_a_larger_network_is_never_faster(net: Net, march: str, more: int, data:
         layers[at] = layers[at][0], layers[at][1] + more
         larger = replace(net, layers=tuple(layers))
     assert latency_us(larger, march) >= latency_us(net, march) - 1e-6
+
+
+@st.composite
+def joining_nets(draw: st.DrawFn) -> tuple[Net, list[str]]:
+    """A net with a join, and tensors that are joined and are to have another scale than the rest.
+
+    Only such ones: a scale given to the result of a last convolution makes it int8 where it would be int32.
+    """
+    net = draw(nets())
+    join = draw(st.sampled_from(["join", "join itself"])), draw(st.sampled_from(CHANNELS))
+    at = draw(st.integers(0, len(net.layers)))
+    net = replace(net, layers=(*net.layers[:at], join, *net.layers[at:]))
+    names = sorted({name for node in build(net).graph.node if node.op_type == "Concat" for name in node.input})
+    return net, draw(st.lists(st.sampled_from(names), min_size=1, max_size=3, unique=True))
+
+
+UNSHRUNK = [p for p in Phase if p is not Phase.shrink]  # each step of shrinking compiles two programs
+BYTE_US = 1e-3  # joined tensors are stored by their parts in whole bytes, and a byte takes at most that long
+
+
+@settings(deadline=None, max_examples=25, phases=UNSHRUNK)
+@given(joining_nets(), st.sampled_from(["bayes-e", "nash-e", "bernoulli2"]))
+@example((Net(48, 7, (("join itself", 48),)), ["x"]), "bernoulli2")
+@example((Net(31, 160, (("join", 96),)), ["n0", "n1"]), "bernoulli2")
+@example((Net(19, 160, (("pool", 1), ("pool", 1), ("join", 3))), ["n2"]), "bayes-e")
+@example((Net(3, 160, (("pool", 96), ("join itself", 31))), ["n0"]), "nash-e")
+def test_rescales_never_make_a_network_faster(other_scales: tuple[Net, list[str]], march: str) -> None:
+    net, tensors = other_scales
+    one = summary(net, march)
+    many = summary(net, march, share_scales="never", fixed_scale=[f"{t}=0.37" for t in tensors])
+    assert one["rescale_count"] == 0
+    if many["rescale_count"]:
+        assert many["latency_us"] >= one["latency_us"] - BYTE_US

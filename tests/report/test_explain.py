@@ -168,7 +168,8 @@ def test_placement_tells_what_the_other_device_would_cost() -> None:
     node["alternative"] = other
     want = (
         "alternative: here 9.0 us, on the BPU 19.0 us with conversions and calls "
-        "(compute -8.0, quantize +9.0, dequantize +9.0; estimate)"
+        "(compute -8.0, quantize +9.0, dequantize +9.0; estimate, ops priced one by one, without the overlap of the "
+        "time line)"
     )
     assert want in flat(explain_placement(report, "nms"))
     assert want in flat(explain_placement(report))

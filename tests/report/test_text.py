@@ -40,7 +40,8 @@ def test_text_says_what_matters():
     assert "remedy: reduce over the channel axis" in flat
     assert (
         "alternative: here 412.0 us, on the BPU 655.5 us with conversions and calls "
-        "(compute -12.0, quantize +255.5; estimate)" in flat
+        "(compute -12.0, quantize +255.5; estimate, ops priced one by one, without the overlap of the time line)"
+        in flat
     )
     assert "1 CPU op, 412 us (and 2 border conversions, 214 us)" in flat  # 118 + 96
     assert "2 rescales, 43.0 us" in flat  # 2 * 21.5

@@ -131,7 +131,7 @@ def test_rows_of_a_copy_join_where_they_can(tmp_path: Path) -> None:
         scales={"x": STEP, "z": STEP, "y": STEP},
         anywhere=True,
     )
-    assert [i.x.shape for i in net.bpu()] == [(24,), (24,)]
+    assert [i.x.shape for i in net.bpu()] == [(1, 24), (1, 24)]
 
 
 def test_a_producer_writes_into_the_joined_tensor(tmp_path: Path) -> None:

@@ -171,9 +171,9 @@ def test_an_op_of_several_instructions_is_one_row_and_a_view_costs_nothing():
     program = b.program([x], [z])
     program.ops.append(OpSymbol("reshape", "Reshape", 1, ("reshape",)))
     r = rows(estimate(program, target()))
-    assert r["concat"]["compute_us"] == pytest.approx(2 * 128 / 8 / 100)
-    assert r["concat"]["latency_us"] == pytest.approx(2 * 3 + 0.32 + 0.256)
-    assert r["concat"]["engine"] == "dma"
+    assert r["concat"]["compute_us"] == pytest.approx(2 * 128 / 10 / 100)
+    assert r["concat"]["latency_us"] == pytest.approx(2 * 3 + 0.256 + 0.256)
+    assert r["concat"]["engine"] == "vector"
     assert (r["reshape"]["latency_us"], r["reshape"]["engine"]) == (0.0, "view")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,8 @@ from bpuc.plugins import get_target
 from bpuc.target.hardware import Hardware
 
 FIT = Path(__file__).parents[3] / "targets" / "fit"
-FEW = ("convnext-atto", "fasternet-t1", "mobilenetv4-conv-small", "repvgg-a0", "resnet18")
+# errors in percent as judge.py prints them: another value is another model of latency, or other numbers
+FEW = {"convnext-atto": 7.7, "fasternet-t1": -16.3, "mobilenetv4-conv-small": 3.9, "repvgg-a0": 7.7, "resnet18": 1.4}
 
 
 @pytest.fixture
@@ -23,13 +25,21 @@ def pairs(monkeypatch):
 
 
 def test_errors_are_those_that_the_target_states(pairs):
-    assert [p.name for p in pairs] == list(FEW)
     target = get_target("bayes-e")
     hw, stated = Hardware.of(target), target.accuracy
-    errors = [100 * abs(p.predicted_us(hw) / p.measured_us - 1) for p in pairs]
+    errors = {p.name: 100 * (p.predicted_us(hw) / p.measured_us - 1) for p in pairs}
+    assert errors == pytest.approx(FEW, abs=0.1)
     assert stated is not None
-    assert max(errors) <= stated.worst_percent
-    assert np.mean(errors) <= stated.mean_percent
+    assert max(map(abs, errors.values())) <= stated.worst_percent
+
+
+def test_the_error_on_families_left_out_is_that_of_the_recorded_runs():
+    found = json.loads((FIT / "holdout.json").read_text("utf-8"))
+    stated = get_target("bayes-e").accuracy
+    errors = [100 * abs(e) for family in found.values() for e in family.values()]
+    assert stated is not None
+    assert (len(errors), len(found)) == (stated.models, 14)
+    assert stated.held_out_percent == pytest.approx(np.mean(errors), abs=0.05)
 
 
 def test_the_graphs_may_be_passed_on():
