@@ -51,7 +51,8 @@ class OpCost:
     def bpu_us(self, op: Op) -> float:
         """As instructions of the BPU, in int8."""
         data = [t for t in op.inputs if t is not None and t.const is None]
-        nbytes = sum(t.elements * (1 if t.dtype.is_float else t.dtype.itemsize) for t in (*data, *op.outputs))
+        seen = op.outputs if op.kind == "Slice" else data  # of a Slice's operand only what becomes its result
+        nbytes = sum(t.elements * (1 if t.dtype.is_float else t.dtype.itemsize) for t in (*seen, *op.outputs))
         count = len(data) if op.kind == "Concat" else len(op.outputs)
         return count * self.hw.instruction_us + timing.bpu_us(self.hw, _cycles(op, self.hw), nbytes)
 
@@ -121,6 +122,8 @@ def _cycles(op: Op, hw: Hardware) -> float:
     behaviour = get(op.kind).behaves(op)
     if behaviour is Behaviour.MAPS:
         return made / hw.lut_elems_per_cycle
+    if op.kind in ("Concat", "Split", "Slice"):  # whichever unit copies faster
+        return made / max(hw.move_bytes_per_cycle, hw.vector_elems_per_cycle)
     if behaviour is Behaviour.MOVES and op.kind not in ("Max", "Min"):
         return made / (hw.transpose_bytes_per_cycle if op.kind in _SCATTERS else hw.move_bytes_per_cycle)
     return made / hw.vector_elems_per_cycle

@@ -249,3 +249,12 @@ def test_sums_and_no_overlap_on_an_engine(depth, channels, sram, tiles):
 def test_an_empty_program_takes_no_time():
     perf = estimate(Program("bayes-e", [], 0, b"", [], [], [], [], [], [Segment(0, "BPU", 0, 0)]), target())
     assert (perf["summary"]["latency_us"], perf["summary"]["fps"], perf["ops"]) == (0.0, 0.0, [])
+
+
+def test_a_run_of_several_samples_counts_them_too():
+    alone, many = (estimate(chain(report=r), target())["summary"] for r in ({}, {"batch": {"size": 3, "inputs": {}}}))
+    assert {k: v for k, v in many.items() if k in alone} == alone
+    assert "batch" not in alone
+    assert many["batch"] == 3
+    assert many["samples_per_s"] == pytest.approx(3 * alone["fps"])
+    assert many["throughput_samples_per_s"] == pytest.approx(3 * alone["throughput_fps"])
