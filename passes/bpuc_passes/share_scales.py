@@ -21,7 +21,7 @@ from bpuc.ir import Graph, QuantParams, Tensor
 from bpuc.passkit import Change, Group, Numerics, Pass, PassContext, Stage
 from bpuc.passkit.context import Avoided, Refusal
 from bpuc.passkit.scales import ConcatEdge, ScaleClass
-from bpuc.passkit.search import WORST_DB, keep_gains
+from bpuc.passkit.search import keep_gains
 from bpuc.passkit.sharing import USUAL_BITS, Decision, bits_lost
 
 # one value of a type of 8 bits beside eight of another: worth telling
@@ -32,9 +32,6 @@ _MOVED = "values only move between them"
 _PAID_BITS, _LEAST_DB, _TRIALS = 1.0, 0.5, 8
 # what the outputs may lose for each Rescale less
 _LOSS_DB = 0.15
-# SQNR in dB up to which those gains and losses hold; above it they grow in proportion
-_FAR_DB = 20.0
-
 
 # a concat and the number of its operand
 Place = tuple[str, int]
@@ -118,10 +115,8 @@ def _judged(graph: Graph, ctx: PassContext, decision: Decision) -> Decision:
 
     if ctx.budget.left < 2 or not (paid or decision.refused()):
         return decision
-    # the nearer the outputs are to float already, the less a dB is worth
-    worth = max(1.0, float(apart([]).mean()) / _FAR_DB)
     trials = min(_TRIALS, ctx.budget.left // (2 if decision.refused() else 1) - 1)
-    kept, gain = keep_gains(paid, apart, _LEAST_DB * worth, trials, independent=True, budget=ctx.budget)
+    kept, gain = keep_gains(paid, apart, _LEAST_DB, trials, independent=True, budget=ctx.budget)
     if kept:
         ctx.apart |= _apart(decision, kept, f"the outputs are {gain:.2f} dB better on calibration data")
         decision = _decide(graph, ctx)
@@ -133,7 +128,7 @@ def _judged(graph: Graph, ctx: PassContext, decision: Decision) -> Decision:
         twin.together |= {(e.op.name, e.index) for e in decision.cut_from(members)}
         return score(twin)
 
-    joined, _ = keep_gains(refused, together, -_LOSS_DB * worth, _TRIALS, worst=WORST_DB * worth, budget=ctx.budget)
+    joined, _ = keep_gains(refused, together, -_LOSS_DB, _TRIALS, budget=ctx.budget)
     if joined:
         ctx.together |= {(e.op.name, e.index) for e in decision.cut_from(joined)}
         decision = _decide(graph, ctx)
