@@ -12,7 +12,7 @@ import click
 import numpy as np
 
 from bpuc.base.errors import FileError
-from bpuc.base.files import check_writable, exists, is_folder, new_folder
+from bpuc.base.files import check_writable, exists, is_folder, new_folder, real_path
 from bpuc.cli import options, ui
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -77,6 +77,9 @@ def emit_tool(
     from bpuc.report.html import render_tool_html
     from bpuc.report.tool_csv import tool_csv
 
+    names = (*(f"{tool}.{kind}" for kind in ("json", "csv", "html")), *(more or {}))
+    if json_to not in (None, "-") and real_path(str(json_to)) in {real_path(str(Path(folder) / n)) for n in names}:
+        raise FileError(f"--json {json_to}: -o writes this file already", want="a file of its own for every output")
     page = render_tool_html(tool, document, title)
     with new_folder(folder) as made:
         files: dict[str, bytes | str] = {

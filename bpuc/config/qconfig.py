@@ -23,6 +23,8 @@ _NAME = ("op_name", "name", "op", "mod_name", "node")
 _KIND = ("sensitive_type", "kind", "type")
 _VALUE = ("sensitivity", "metric", "value")
 _KINDS = ("activation", "weight", "both")
+# what `bpuc sensitivity` writes
+SENSITIVITY_SCHEMA = "bpuc.sensitivity/1"
 
 
 @dataclass(frozen=True)
@@ -105,13 +107,13 @@ def read_table(path: Path) -> list[tuple[str, str, float]]:
         raise FileError(f"cannot read the table of sensitive ops {path}: {e}") from e
     try:
         if path.suffix.lower() == ".json":
-            return table_rows(json.loads(text))
+            return table_rows(_ranking(json.loads(text)))
         if path.suffix.lower() in (".yaml", ".yml"):
             import yaml
 
             return table_rows(yaml.safe_load(text))
-    except ConfigError:
-        raise
+    except ConfigError as e:
+        raise ConfigError(f"{path}: {e.message}", want=e.want) from None
     except Exception as e:  # of either parser
         raise ConfigError(f"{path} cannot be read: {e}", want="a list of ops with kind and sensitivity") from e
     lines = [line for line in text.splitlines() if line.strip() and set(line.strip()) - set("-=+| ")]
@@ -122,7 +124,20 @@ def read_table(path: Path) -> list[tuple[str, str, float]]:
     if len(cells) < 2:
         raise ConfigError(f"{path} holds no table", want="a line of headings, then one line an op")
     heads = [c.strip().lower() for c in cells[0]]
-    return table_rows([dict(zip(heads, (c.strip() for c in row))) for row in cells[1:]])
+    try:
+        return table_rows([dict(zip(heads, (c.strip() for c in row))) for row in cells[1:]])
+    except ConfigError as e:
+        raise ConfigError(f"{path}: {e.message}", want=e.want) from None
+
+
+def _ranking(value: Any) -> Any:
+    """The document itself, unless it says that it is another one of bpuc's."""
+    if isinstance(value, Mapping) and value.get("schema", SENSITIVITY_SCHEMA) != SENSITIVITY_SCHEMA:
+        raise ConfigError(
+            f"no table of sensitive ops: schema {value['schema']!r}",
+            want=f"schema {SENSITIVITY_SCHEMA!r}, as bpuc sensitivity writes it, or a table of your own",
+        )
+    return value
 
 
 def table_rows(value: Any) -> list[tuple[str, str, float]]:
@@ -143,10 +158,10 @@ def table_rows(value: Any) -> list[tuple[str, str, float]]:
     for row in value:
         try:
             rows.append(_row(row))
-        except (ValueError, TypeError, KeyError, StopIteration):
+        except (ValueError, TypeError, LookupError, StopIteration):
             raise ConfigError(
                 f"a row of the table of sensitive ops cannot be read: {row!r}",
-                want="op_name, sensitive_type (activation, weight or both) and a number",
+                want="op_name, sensitive_type (activation, weight or both) and one number, or one named sensitivity",
             ) from None
     return rows
 
@@ -156,7 +171,10 @@ def _row(row: Any) -> tuple[str, str, float]:
         low = {str(k).lower(): v for k, v in row.items()}
         name = str(next(low[k] for k in _NAME if k in low))
         kind = str(next((low[k] for k in _KIND if str(low.get(k)) in _KINDS), "both"))
-        numbers = [low[k] for k in (*_VALUE, *low) if k in low and k not in (*_NAME, *_KIND) and _is_number(low[k])]
+        named = [low[k] for k in _VALUE if k in low]
+        numbers = named or [v for k, v in low.items() if k not in (*_NAME, *_KIND) and _is_number(v)]
+        if len(numbers) > 1 and not named:
+            raise ValueError  # which of them is meant?
         value = float(numbers[0])
     else:
         name, kind = str(row[0]), next((str(c) for c in row[1:] if str(c) in _KINDS), "both")

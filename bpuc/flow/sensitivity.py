@@ -12,6 +12,7 @@ import numpy as np
 from bpuc.base.dtypes import DType
 from bpuc.base.errors import ConfigError, DataError, ModelError, name_hint
 from bpuc.calibrate.switched import Switch, SwitchedGraph
+from bpuc.config.qconfig import SENSITIVITY_SCHEMA
 from bpuc.flow.calibrate import Progress
 from bpuc.flow.compile import calibrated
 from bpuc.flow.difference import SMALL_IS_BAD, Difference
@@ -24,7 +25,6 @@ from bpuc.ops.base import Array
 from bpuc.passkit.scales import moved_together
 from bpuc.passkit.weights import per_channel, weight_axis, with_weights
 
-SCHEMA = "bpuc.sensitivity/1"
 METRICS = ("cosine", "sqnr", "mse", "l1")
 
 
@@ -91,7 +91,7 @@ def sensitivity(
         rows.append(_row(part, bad, differences))
     rows.sort(key=lambda r: -r["sensitivity"])
     document = {
-        "schema": SCHEMA,
+        "schema": SENSITIVITY_SCHEMA,
         "march": prepared.ctx.need_target().march,
         "model_sha256": prepared.model.sha256,
         "samples": count,

@@ -179,3 +179,34 @@ def test_faults(
     assert done.code == code, done.err
     assert said in done.err
     assert not Path("o").exists()
+
+
+def test_another_document_is_no_table(bpuc: Bpuc, model: Path) -> None:
+    """The first number of its rows would be an index."""
+    other = model.parent / "compare.json"
+    other.write_text(json.dumps({"schema": "bpuc.compare/1", "rows": [{"name": "conv1", "index": 0, "cosine": 1}]}))
+    words = [model, "--march", "bayes-e", "--data", model.parent / "x.npz", "-o", model.parent / "m.bpuc"]
+    done = bpuc("compile", *words, "--template", f"sensitive={other},topk=1")
+    assert done.code == 1
+    assert "bpuc.compare/1" in done.err
+    assert "compare.json" in done.err
+    assert not (model.parent / "m.bpuc").exists()
+
+
+def test_a_table_with_two_unnamed_numbers_is_refused(bpuc: Bpuc, model: Path) -> None:
+    table = model.parent / "table.csv"
+    table.write_text("name,index,cosine\nconv1,0,0.9\n")
+    words = [model, "--march", "bayes-e", "--data", model.parent / "x.npz", "-o", model.parent / "m.bpuc"]
+    done = bpuc("compile", *words, "--template", f"sensitive={table},topk=1")
+    assert done.code == 1
+    assert "table.csv" in done.err
+
+
+def test_json_does_not_take_the_place_of_a_result(bpuc: Bpuc, model: Path) -> None:
+    out = model.parent / "o"
+    out.mkdir()
+    words = [model, "--data", model.parent / "x.npz", "--march", "bayes-e", "-o", out]
+    done = bpuc("sensitivity", *words, "--json", out / "sensitivity.html")
+    assert done.code == 1
+    assert "-o writes this file already" in done.err
+    assert not list(out.iterdir())
