@@ -1,4 +1,4 @@
-"""What may be wrong where the shape of stored data is not the one that is wanted."""
+"""How the shape of stored data is read as samples, and what may be wrong where it is another than the one wanted."""
 
 from __future__ import annotations
 
@@ -7,6 +7,22 @@ import math
 Shape = tuple[int, ...]
 # stored axes -> wanted axes of an image, and how it is told
 LAYOUTS = (((0, 3, 1, 2), "NHWC", "NCHW"), ((0, 2, 3, 1), "NCHW", "NHWC"))
+
+
+def samples_in(shape: Shape, one: Shape, at_once: int = 1) -> int | None:
+    """How many samples an array holds, told by its axes and never by counting elements; None: it is none of these.
+
+    `one` itself, or `[samples, *one]`; where `one` begins with a batch of 1, the same without that axis; and there,
+    where a run takes several samples `at_once`, `[runs, at_once, ...]`.
+    """
+    forms = (one, one[1:]) if one[:1] == (1,) else (one,)
+    if shape in forms:
+        return 1
+    if shape and shape[1:] in forms:
+        return shape[0]
+    if at_once > 1 and len(forms) > 1 and shape[1:2] == (at_once,) and shape[2:] in forms:
+        return shape[0] * at_once
+    return None
 
 
 def shape_hint(shape: Shape, want: Shape) -> str | None:

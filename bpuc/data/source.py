@@ -19,11 +19,15 @@ Sample = dict[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True)
 class InputSpec:
-    """An input of the model: its ONNX name, static shape and element type (a numpy name such as "float32")."""
+    """An input of the model: its ONNX name, static shape and element type (a numpy name such as "float32").
+
+    at_once: samples that a run of the compiled model takes; data may hold them run by run.
+    """
 
     name: str
     shape: tuple[int, ...]
     dtype: str = "float32"
+    at_once: int = 1
 
 
 class DataSource(ABC):

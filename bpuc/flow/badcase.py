@@ -58,6 +58,7 @@ def badcase(
 
     Args:
         metric: of METRICS, taken at each output and averaged. output: the one that counts; all without.
+        count: samples that are kept; as many more as fill the last run of a binary with a batch.
         limit: samples at most.
 
     Raises:
@@ -68,6 +69,7 @@ def badcase(
     if not outputs:
         known = sorted(both.outputs.values())
         raise ConfigError(f"the binary has no output {output!r}", hint=name_hint(output or "", known))
+    count = -(-count // both.at_once) * both.at_once
     rows: list[dict[str, Any]] = []
     worst: list[_Case] = []
     for run in both.run(limit, progress):

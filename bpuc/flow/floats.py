@@ -41,7 +41,8 @@ def open_float(request: Request, program: Program | None = None) -> FloatModel:
     model = _import(request, {} if program is None else shapes_of(program))
     if program is not None:
         _check_same(request, model, program)
-    inputs = [InputSpec(t.name, t.shape, t.dtype.value) for t in model.graph.inputs]
+    size, batch = (1, {}) if program is None else batch_of(program)
+    inputs = [InputSpec(t.name, t.shape, t.dtype.value, size if t.name in batch else 1) for t in model.graph.inputs]
     if request.data is None and not (request.config and request.config.data):
         raise DataError("no data were named", hint="use --data PATH, or cal_data_dir in the YAML file")
     source = open_data(request.data, inputs, request.config)

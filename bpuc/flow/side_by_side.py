@@ -40,6 +40,7 @@ class SideBySide:
     Attributes:
         names: tensors of the model that the program has too -> their name there; in the order of the model.
         outputs: those of them that the program gives -> the name of the output.
+        at_once: samples that a run takes.
         symbols: how the program stores tensors.
         warnings: what was found while samples were read.
 
@@ -62,8 +63,9 @@ class SideBySide:
             if name in shapes:
                 self.outputs[name] = port.name
                 found[name] = name if name in self.symbols else port.name
-        self.size = batch_of(program)[0]
-        self._batched = self.size > 1 and all(s.shape[:1] == (1,) for s in floats.inputs)
+        size = batch_of(program)[0]
+        self._batched = size > 1 and all(s.shape[:1] == (1,) for s in floats.inputs)
+        self.at_once = size if self._batched else 1
         # of a batch, only what has the samples along its first axis can be put together from single ones
         self.names = {n: found[n] for n, s in shapes.items() if n in found and (not self._batched or s[:1] == (1,))}
         self.outputs = {n: name for n, name in self.outputs.items() if n in self.names}
@@ -84,7 +86,7 @@ class SideBySide:
         """
         source = self._floats.source
         count = source.samples if limit is None else min(limit, source.samples)
-        size = self.size if self._batched else 1
+        size = self.at_once
         if count % size:
             raise DataError(
                 f"{source.where}: {count} samples, and a run of the binary takes {size} at once",

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from bpuc.base.errors import DataError
+from bpuc.base.shapes import samples_in
 from bpuc.program import Port, Program
 from bpuc.sim.engine import Array
 
@@ -24,7 +25,7 @@ def batch_of(program: Program) -> tuple[int, dict[str, list[str]]]:
 
 
 def in_runs(program: Program, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """Arrays `[samples, ...]` under the names of the model's inputs as the program's inputs take them.
+    """Arrays of samples, as `samples_in` reads them, under the names of the model's inputs as the program's take them.
 
     What has the form of a port already stays, as does what belongs to no batch.
 
@@ -36,21 +37,21 @@ def in_runs(program: Program, inputs: Mapping[str, Array]) -> dict[str, Array]:
     for name, parts in batch.items():
         if name not in inputs or (name in ports and _fits(ports[name], inputs[name])):
             continue
-        one = ports[parts[0]]
-        array = inputs[name]
-        if len(parts) > 1 and array.ndim > 2 and len(array) and array.shape[1] == size:  # runs of a batch each
-            array = array.reshape(-1, *array.shape[2:]) if _frame(one, array[0], True) else array
-        frame = _frame(one, array, len(parts) > 1)
-        if frame is None:
+        array, port, apart = inputs[name], ports[parts[0]], len(parts) > 1
+        shapes = [port.shape] + ([port.image.shape] if port.image is not None and array.dtype.kind == "f" else [])
+        ones = [s if apart else (1, *s[1:]) for s in shapes]
+        one = next((s for s in ones if samples_in(array.shape, s, size) is not None), None)
+        if one is None:
             continue
         del out[name]
-        if len(array) % size or not len(array):
+        count = samples_in(array.shape, one, size) or 0
+        if count % size or not count:
             raise DataError(
-                f"input {name!r} holds {len(array)} samples, and a run takes {size} at once",
+                f"input {name!r} holds {count} samples, and a run takes {size} at once",
                 want=f"a multiple of {size}",
             )
-        runs = array.reshape(len(array) // size, size, *frame)
-        if len(parts) == 1:
+        runs = array.reshape(count // size, size, *(one if apart else one[1:]))
+        if not apart:
             out[name] = runs
             continue
         for index, part in enumerate(parts):
@@ -62,21 +63,6 @@ def in_runs(program: Program, inputs: Mapping[str, Array]) -> dict[str, Array]:
 def _fits(port: Port, array: Array) -> bool:
     shapes = [port.shape] + ([port.image.shape] if port.image is not None else [])
     return any(array.shape == s or array.shape[1:] == s for s in shapes)
-
-
-def _frame(port: Port, array: Array, separate: bool) -> tuple[int, ...] | None:
-    """The shape of a sample in `array` as the port has it, where the array's is `[samples, ...]` of such; else None.
-
-    Args:
-        separate: whether the port takes one sample, not several along its first axis.
-    """
-    shapes = [port.shape] + ([port.image.shape] if port.image is not None and array.dtype.kind == "f" else [])
-    for shape in shapes:
-        one = shape if separate else shape[1:]
-        short = shape[1:] if separate and shape[:1] == (1,) else one
-        if array.shape[1:] in (one, short):
-            return one
-    return None
 
 
 def joined(samples: list[Mapping[str, Array]], program: Program) -> dict[str, Array]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from bpuc.base.dtypes import DType, integers_as_floats
 from bpuc.base.errors import DataError, did_you_mean
-from bpuc.base.shapes import shape_hint
+from bpuc.base.shapes import samples_in, shape_hint
 from bpuc.program import Port, Program
 from bpuc.sim.engine import Array
 
@@ -44,7 +44,8 @@ def check_inputs(program: Program, inputs: Mapping[str, Array], warn: Callable[[
     """Compare arrays with the input ports of a program.
 
     Args:
-        inputs: per input name an array of the port's shape, or with one more leading axis of samples.
+        inputs: per input name an array of the port's shape, or with one more leading axis of samples; a batch of 1 may
+            be left out.
         warn: called with a sentence for every array that no input asks for.
 
     Raises:
@@ -77,46 +78,47 @@ def check_inputs(program: Program, inputs: Mapping[str, Array], warn: Callable[[
         _check_type(port, inputs[port.name])
         if warn is not None and port.ref.dtype.is_float and inputs[port.name].dtype.kind in "biu":
             warn(integers_as_floats(port.name, str(port.ref.dtype), inputs[port.name].dtype.name))
-    arrays = {p.name: inputs[p.name][None] if count is None else inputs[p.name] for p in program.inputs}
+    arrays = {p.name: inputs[p.name].reshape(count or 1, *p.shape) for p in program.inputs}
     return Samples(count, arrays, tuple(program.inputs))
 
 
 def _pixels(port: Port, array: Array, warn: Callable[[str], None] | None) -> Array:
     """Floats of the float model's shape, for an input that takes pixels, as the nearest pixels; else the array."""
     image = port.image
-    if image is None or array.dtype.kind != "f" or array.shape[-4:] != image.shape or array.ndim > 5:
+    count = None if image is None or array.dtype.kind != "f" else samples_in(array.shape, image.shape)
+    if image is None or count is None:
         return array
-    for i, sample in enumerate(array[None] if array.ndim == 4 else array):
+    samples = array.reshape(count, *image.shape)
+    for i, sample in enumerate(samples):
         _finite(port, sample, i)
     if warn is not None:
         warn(
             f"input '{port.name}' takes {image.runtime} pixels, uint8 {list(port.shape)}; the floats given are turned "
             "back into the nearest pixels"
         )
-    if array.ndim == 4:
-        return image.from_model(array)
-    return np.stack([image.from_model(a) for a in array]) if len(array) else np.empty((0, *port.shape), np.uint8)
+    if _is_one(array.shape, image.shape):
+        return image.from_model(samples[0])
+    return np.stack([image.from_model(a) for a in samples]) if count else np.empty((0, *port.shape), np.uint8)
+
+
+def _is_one(shape: tuple[int, ...], one: tuple[int, ...]) -> bool:
+    """Whether an array that holds one sample has no axis of samples."""
+    return shape in (one, one[1:] if one[:1] == (1,) else one)
 
 
 def _samples(port: Port, array: Array) -> int | None:
-    if array.shape == port.shape:
-        return None
-    if array.ndim == len(port.shape) + 1 and array.shape[1:] == port.shape:
-        if len(array) == 0:
-            raise DataError(f"input '{port.name}' holds no sample: its shape is {list(array.shape)}")
-        return len(array)
-    raise DataError(
-        f"input '{port.name}' has shape {list(array.shape)}",
-        want=f"{list(port.shape)}, or {['samples', *port.shape]}".replace("'", ""),
-        hint=_hint(array.shape, port.shape),
-    )
-
-
-def _hint(shape: tuple[int, ...], want: tuple[int, ...]) -> str:
-    """What to do about an array of another shape than one sample's."""
-    if len(shape) == len(want) and want[0] == 1 and shape[1:] == want[1:]:
-        return "samples have an axis of their own before the batch: array[:, None] has it"
-    return shape_hint(shape, want) or "one sample must have the shape that the model was compiled for"
+    """Samples of an array; None where it holds one and has no axis of samples."""
+    count = samples_in(array.shape, port.shape)
+    if count is None:
+        raise DataError(
+            f"input '{port.name}' has shape {list(array.shape)}",
+            want=f"{list(port.shape)}, or {['samples', *port.shape]}".replace("'", ""),
+            hint=shape_hint(array.shape, port.shape)
+            or "one sample must have the shape that the model was compiled for",
+        )
+    if count == 0:
+        raise DataError(f"input '{port.name}' holds no sample: its shape is {list(array.shape)}")
+    return None if _is_one(array.shape, port.shape) else count
 
 
 def _check_type(port: Port, array: Array) -> None:

@@ -174,3 +174,39 @@ def test_what_is_asked_for_in_vain(run: Any) -> None:
     assert "the model has no input 'xx'" in text
     config = write("m", "featuremap", "input_batch: 3", nodes, 2)
     assert "input 'x' has the shape [2, 3, 16, 16]" in run("compile", "-c", config, "--random-data", code=1)
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("name", ["alone", "many", "apart"])
+def test_all_commands_read_samples_alike(run: Any, name: str) -> None:
+    """[6, 1, 3, 16, 16] in every form that says the same, through run, compare and badcase."""
+    more = {"alone": "", "many": "input_batch: 3", "apart": "input_batch: 3, separate_batch: True"}[name]
+    run("compile", "-c", write(name, "featuremap", more, reshaped(), shape=np.array([1, 4, 64])))
+    samples = np.load("one.npz")["x"]
+    forms = {"with": samples, "without": samples[:, 0]}
+    if more:
+        forms |= {"runs": samples.reshape(2, 3, 3, 16, 16), "long": samples.reshape(2, 3, 1, 3, 16, 16)}
+    rows, outs = [], []
+    for form, array in forms.items():
+        np.savez("in.npz", x=array)
+        outs.append(results(run, name, "in.npz"))
+        run("compare", f"{name}.onnx", f"out/{name}.bpuc", "--data", "in.npz", "-o", form)
+        run("badcase", f"{name}.onnx", f"out/{name}.bpuc", "--data", "in.npz", "-o", form, "--top", "2")
+        rows.append([Path(form, f"{tool}.json").read_text() for tool in ("compare", "badcase")])
+    assert outs[0].shape == ((2, 3, 4, 64) if more else (6, 1, 4, 64))
+    for row, out in zip(rows, outs):
+        assert row == rows[0]
+        np.testing.assert_array_equal(out, outs[0])
+    # what badcase kept is input of a run: whole batches of the worst, in their order
+    worst = [w["sample"] for w in json.loads(rows[0][1])["worst"]]
+    assert len(worst) == (3 if more else 2)
+    got = results(run, name, "with/inputs.npz").reshape(-1, 4, 64)
+    np.testing.assert_array_equal(got, outs[0].reshape(-1, 4, 64)[worst])
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_sample_without_its_batch_has_no_row_of_its_own(run: Any) -> None:
+    run("compile", "-c", write("alone", "featuremap", "", reshaped(), shape=np.array([1, 4, 64])))
+    samples = np.load("one.npz")["x"]
+    np.savez("in.npz", x=samples[2, 0])
+    np.testing.assert_array_equal(results(run, "alone", "in.npz"), results(run, "alone", "one.npz")[2])

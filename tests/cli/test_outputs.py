@@ -89,7 +89,8 @@ def test_a_device_is_no_model(bpuc: Bpuc) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "word"), [((2, 3, 16, 16), "array[:, None]"), ((2, 1, 16, 16, 3), "transpose them by (0, 1, 4, 2, 3)")]
+    ("shape", "word"),
+    [((2, 2, 3, 16, 16), "only the batch differs"), ((2, 1, 16, 16, 3), "transpose them by (0, 1, 4, 2, 3)")],
 )
 def test_inputs_of_another_shape_come_with_the_way_out(
     bpuc: Bpuc, compiled: Path, tmp_path: Path, shape: tuple[int, ...], word: str
