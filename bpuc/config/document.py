@@ -54,8 +54,22 @@ shape are turned back into the nearest pixels, with a warning.
 scales. A model that cannot be read with the larger batch, or whose outputs for a sample then hang on the other samples,
 is refused. With `separate_batch: True` each sample is an input of its own, `NAME_0` to `NAME_<N-1>`, in the format that
 the input has at run time; without `input_batch` this needs a model whose own batch is above 1. `bpuc run` takes arrays
-of the program's inputs, or `[samples, ...]` under the model's names, or folders, with a number of samples that N
-divides; results have one row a run.
+of the program's inputs, or samples under the model's names, or folders, with a number of samples that N divides;
+results have one row a run.
+
+Every command reads arrays of samples alike: for an input `[1, 3, H, W]` as `[samples, 1, 3, H, W]`, as
+`[samples, 3, H, W]`, or with `input_batch: N` as `[runs, N, 3, H, W]`.
+
+## Two rules for one name
+
+Of the rules under `bpuc: quantize: ops` and those of `--quant` the more exact name wins: a tensor's, then a node's,
+then a pattern, then an op type. Of equally exact ones the later wins, key by key: templates come first, then the file
+from top to bottom, then the command line from left to right. Two rules of the command line that give one key of one
+name two values bring a warning, as does any of its options that names one thing twice with two values; in the file a
+name that stands twice is a mistake.
+
+Observers of the file act when thresholds are observed; beside `--calib`, which has them already, they do nothing. An
+observer named on the command line beside `--calib` brings a warning.
 
 ## Raw files
 

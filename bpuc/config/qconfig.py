@@ -1,7 +1,8 @@
 """How single ops and tensors are quantized: rules by name, pattern or op type, and templates that make rules.
 
 A rule's name is a tensor, a node, a pattern with `*`, `?` or `[...]` over both, or an op type; the more exact name
-wins, and of equally exact ones the earlier. Of several templates the first that says something of an op counts.
+wins, and of equally exact ones, key by key, the later: templates come first, then the file, then the command line. Of
+several templates the first that says something of an op counts.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import io
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -55,16 +56,59 @@ class QuantRule:
 
 
 @dataclass(frozen=True)
+class Table:
+    """Sensitive ops: (op, kind, sensitivity) a row; model and march that they were measured for, if it says so."""
+
+    rows: list[tuple[str, str, float]]
+    path: Path
+    model_sha256: str | None = None
+    march: str | None = None
+
+    @property
+    def source(self) -> str:
+        """Of the rules that come from it."""
+        return f"template sensitive={self.path}"
+
+
+@dataclass(frozen=True)
 class Templates:
     """What templates come to: the one for all ops that the rules before it do not name, and those rules.
 
-    explicit: whether the default template was asked for by name, so that it tells where it falls short.
+    explicit: whether the default template was asked for by name, so that it tells where it falls short. tables: the
+    files that rules come from.
     """
 
     whole: str = "default"
     explicit: bool = False
     rules: tuple[QuantRule, ...] = ()
     unused: tuple[str, ...] = ()
+    tables: tuple[Table, ...] = ()
+
+
+def overruled(rules: Sequence[QuantRule]) -> list[str]:
+    """A sentence for each key that two rules from one place give two values for one name."""
+    keys = [f.name for f in fields(QuantRule) if f.name not in ("match", "observer_options", "source")]
+    seen: dict[tuple[str, str, str], Any] = {}
+    found = []
+    for rule in rules:
+        for key in keys:
+            value: Any = getattr(rule, key)
+            if value is None:
+                continue
+            value = (value, dict(rule.observer_options)) if key == "observer" else value
+            before = seen.setdefault((rule.source, rule.match, key), value)
+            if before != value:
+                place = rule.source if rule.match in rule.source else f"{rule.source}: {rule.match}"
+                found.append(f"{place}: {key} is given twice; the later counts, {_said(value)}, not {_said(before)}")
+                seen[rule.source, rule.match, key] = value
+    return found
+
+
+def _said(value: Any) -> str:
+    if not isinstance(value, tuple):
+        return str(value)
+    name, options = value
+    return ",".join([name, *(f"{k}={v}" for k, v in options.items())])
 
 
 def read_templates(names: Sequence[str], folder: Path = Path()) -> Templates:
@@ -74,10 +118,11 @@ def read_templates(names: Sequence[str], folder: Path = Path()) -> Templates:
         ConfigError, FileError: an unknown template, or a table that cannot be read.
     """
     rules: list[QuantRule] = []
+    tables: list[Table] = []
     for index, text in enumerate(names):
         word, _, rest = text.partition("=")
         if word in ("default", "int16") and not rest:
-            return Templates(word, word == "default", tuple(rules), tuple(names[index + 1 :]))
+            return Templates(word, word == "default", tuple(rules), tuple(names[index + 1 :]), tuple(tables))
         if word != "sensitive":
             raise ConfigError(
                 f"template {text}: there is no such template",
@@ -91,12 +136,13 @@ def read_templates(names: Sequence[str], folder: Path = Path()) -> Templates:
         unknown = set(settings) - {"topk", "ratio"}
         if unknown:
             raise ConfigError(f"template {text}: {min(unknown)!r} is no option of it", want="topk=N or ratio=R")
-        rules += sensitive_rules(read_table(folder / path), settings.get("topk"), settings.get("ratio"))
-    return Templates(rules=tuple(rules))
+        tables.append(read_table(folder / path))
+        rules += sensitive_rules(tables[-1].rows, settings.get("topk"), settings.get("ratio"), tables[-1].source)
+    return Templates(rules=tuple(rules), tables=tuple(tables))
 
 
-def read_table(path: Path) -> list[tuple[str, str, float]]:
-    """(op, kind, sensitivity) of a table in JSON, YAML, CSV or text with a line of headings.
+def read_table(path: Path) -> Table:
+    """A table in JSON, YAML, CSV or text with a line of headings.
 
     Raises:
         FileError: it cannot be read. ConfigError: it is no such table.
@@ -107,11 +153,11 @@ def read_table(path: Path) -> list[tuple[str, str, float]]:
         raise FileError(f"cannot read the table of sensitive ops {path}: {e}") from e
     try:
         if path.suffix.lower() == ".json":
-            return table_rows(_ranking(json.loads(text)))
+            return _ranking(json.loads(text), path)
         if path.suffix.lower() in (".yaml", ".yml"):
             import yaml
 
-            return table_rows(yaml.safe_load(text))
+            return Table(table_rows(yaml.safe_load(text)), path)
     except ConfigError as e:
         raise ConfigError(f"{path}: {e.message}", want=e.want) from None
     except Exception as e:  # of either parser
@@ -125,19 +171,21 @@ def read_table(path: Path) -> list[tuple[str, str, float]]:
         raise ConfigError(f"{path} holds no table", want="a line of headings, then one line an op")
     heads = [c.strip().lower() for c in cells[0]]
     try:
-        return table_rows([dict(zip(heads, (c.strip() for c in row))) for row in cells[1:]])
+        return Table(table_rows([dict(zip(heads, (c.strip() for c in row))) for row in cells[1:]]), path)
     except ConfigError as e:
         raise ConfigError(f"{path}: {e.message}", want=e.want) from None
 
 
-def _ranking(value: Any) -> Any:
-    """The document itself, unless it says that it is another one of bpuc's."""
+def _ranking(value: Any, path: Path) -> Table:
+    """The table of a document, unless it says that it is another one of bpuc's."""
     if isinstance(value, Mapping) and value.get("schema", SENSITIVITY_SCHEMA) != SENSITIVITY_SCHEMA:
         raise ConfigError(
             f"no table of sensitive ops: schema {value['schema']!r}",
             want=f"schema {SENSITIVITY_SCHEMA!r}, as bpuc sensitivity writes it, or a table of your own",
         )
-    return value
+    made_for = value if isinstance(value, Mapping) and "schema" in value else {}
+    sha, march = (v if isinstance(v := made_for.get(k), str) else None for k in ("model_sha256", "march"))
+    return Table(table_rows(value), path, sha, march)
 
 
 def table_rows(value: Any) -> list[tuple[str, str, float]]:
@@ -192,7 +240,10 @@ def _is_number(value: Any) -> bool:
 
 
 def sensitive_rules(
-    rows: Sequence[tuple[str, str, float]], topk: str | float | None = None, ratio: str | float | None = None
+    rows: Sequence[tuple[str, str, float]],
+    topk: str | float | None = None,
+    ratio: str | float | None = None,
+    source: str = "template sensitive",
 ) -> list[QuantRule]:
     """int16 for the most sensitive rows: the `topk` first, or this part of all; all rows without either.
 
@@ -224,7 +275,7 @@ def sensitive_rules(
             input="int16" if "activation" in kinds else None,
             output="int16" if "activation" in kinds else None,
             weight="int16" if "weight" in kinds else None,
-            source="template sensitive",
+            source=source,
         )
         for name, kinds in chosen.items()
     ]

@@ -8,7 +8,7 @@ from typing import Any
 
 from bpuc.base.errors import BpucError, did_you_mean
 from bpuc.config import values
-from bpuc.config.qconfig import QuantRule, Templates, read_table, read_templates, sensitive_rules, table_rows
+from bpuc.config.qconfig import QuantRule, Table, Templates, read_table, read_templates, sensitive_rules, table_rows
 from bpuc.config.report import Report
 from bpuc.config.schema import QuantizeOp, QuantizeSection
 
@@ -52,6 +52,7 @@ def _templates(value: Any, report: Report) -> Templates | None:
     key = (*KEY, "templates")
     entries = value if isinstance(value, list) else [value]
     rules: list[QuantRule] = []
+    tables: list[Table] = []
     for index, entry in enumerate(entries):
         try:
             if isinstance(entry, dict):
@@ -65,8 +66,14 @@ def _templates(value: Any, report: Report) -> Templates | None:
                     )
                 settings = {k: v for k, v in settings.items() if not values.blank(v)}
                 table = settings["table"]
-                rows = read_table(report.path.parent / table) if isinstance(table, str) else table_rows(table)
-                rules += sensitive_rules(rows, settings.get("topk"), settings.get("ratio"))
+                if isinstance(table, str):
+                    tables.append(read_table(report.path.parent / table))
+                rows, source = (
+                    (tables[-1].rows, tables[-1].source)
+                    if isinstance(table, str)
+                    else (table_rows(table), "template sensitive")
+                )
+                rules += sensitive_rules(rows, settings.get("topk"), settings.get("ratio"), source)
                 continue
             found = read_templates([values.text(entry)], Path(report.path.parent))
         except (BpucError, ValueError) as e:
@@ -78,6 +85,8 @@ def _templates(value: Any, report: Report) -> Templates | None:
             report.mistake(key, text, getattr(e, "hint", None))
             return None
         rules += found.rules
+        tables += found.tables
         if not found.rules:
-            return Templates(found.whole, found.explicit, tuple(rules), tuple(map(str, entries[index + 1 :])))
-    return Templates(rules=tuple(rules))
+            unused = tuple(map(str, entries[index + 1 :]))
+            return Templates(found.whole, found.explicit, tuple(rules), unused, tuple(tables))
+    return Templates(rules=tuple(rules), tables=tuple(tables))

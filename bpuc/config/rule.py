@@ -1,4 +1,4 @@
-"""One rule of the qconfig as a text of the command line."""
+"""Rules of the qconfig as texts of the command line."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from bpuc.config import values
 from bpuc.config.qconfig import QuantRule
 
 
-def read_rule(text: str) -> QuantRule:
+def read_rules(text: str) -> list[QuantRule]:
     """`NAME:KEY=VALUE[,KEY=VALUE...]`, with the keys of `bpuc: quantize: ops`; other keys are options of the observer.
+
+    One rule; where a key comes again, one more with what is said until there, so that the later wins as always.
 
     Raises:
         ConfigError: it cannot be read, a value is none of its key, or an option comes without an observer.
@@ -24,8 +26,11 @@ def read_rule(text: str) -> QuantRule:
         )
     given: dict[str, Any] = {}
     options: dict[str, str | float] = {}
+    rules: list[QuantRule] = []
     for pair in found[2].split(","):
         key, _, value = pair.partition("=")
+        if key in given or key in options:
+            rules.append(QuantRule(found[1], **given, observer_options=dict(options), source=f"--quant {found[1]}"))
         try:
             if key in _READERS:
                 given[key] = _READERS[key](value)
@@ -40,7 +45,7 @@ def read_rule(text: str) -> QuantRule:
             want=f"one of {', '.join(_READERS)}; options of an observer come with observer=NAME",
             hint=did_you_mean(key, list(_READERS)),
         )
-    return QuantRule(found[1], **given, observer_options=options, source=f"--quant {found[1]}")
+    return [*rules, QuantRule(found[1], **given, observer_options=options, source=f"--quant {found[1]}")]
 
 
 _READERS: dict[str, Callable[[Any], Any]] = {

@@ -18,7 +18,6 @@ from bpuc.calibrate.partial import Partial
 from bpuc.calibrate.tune import CLIPPING
 from bpuc.data import DataSource, open_data, random_data
 from bpuc.flow.contest import best_table
-from bpuc.flow.own_observers import own_observers
 from bpuc.flow.prepare import Prepared, prepare
 from bpuc.flow.qat import fill, take_file_scales, with_file_scales
 from bpuc.flow.request import Request
@@ -97,7 +96,7 @@ def collect(
     """Run the samples through the optimized float graph, here or where the request says."""
     options = request.options
     wide, overrides = _of_tensors(prepared)
-    overrides |= own_observers(prepared.graph, options.observers, prepared.ctx.fused)
+    overrides |= prepared.observers
     samples: Iterable[dict[str, np.ndarray]] = source
     if progress is not None:
         samples = progress(source, source.samples)
@@ -223,6 +222,7 @@ def ranges_of(
                 + (f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""),
                 hint="calibrate with the same --run-on-cpu, --input-shape options, or add --data to fill the gaps",
             )
+        _tell_unobserved(request, ctx, f"the thresholds stand in {request.calib}", len(lacking))
         if lacking and source is not None:
             fresh = collect(request, prepared, source, progress)
             _take(ctx, {n: fresh.tensors[n] for n in lacking})
@@ -250,10 +250,19 @@ def ranges_of(
                 hint="in YAML: cal_data_dir, or calibration_type: skip for latency alone" if request.config else None,
             )
         fill(prepared.graph, ctx.ranges)
+        _tell_unobserved(request, ctx, "the scales stand in the model file")
         return
+    _tell_unobserved(request, ctx, "without data nothing is observed")
     for name in needed:
         ctx.ranges[name] = Range(-1.0, 1.0, 1.0, "none", assumed=True)
     ctx.warn("no-data", "no data: all scales count as shared; rescales that only data can force are not in this result")
+
+
+def _tell_unobserved(request: Request, ctx: PassContext, why: str, lacking: int = 0) -> None:
+    """Warn of options for observers where thresholds come from elsewhere, but for `lacking` tensors."""
+    for option in request.observing:
+        acts = f"acts on the {lacking} tensors alone that it lacks" if lacking else "has no effect"
+        ctx.warn("observer", f"{option} {acts}: {why}")
 
 
 def _check_weights(request: Request, prepared: Prepared, calibration: Calibration) -> None:

@@ -58,6 +58,7 @@ def compare_scales(
     Raises:
         DataError: no data were named; accuracy cannot be compared without.
     """
+    request = replace(request, options=replace(request.options, share_scales="auto", equalize=False))
     prepared, source = calibrated(request, progress)
     if source is None:
         raise DataError("no data were named", hint="use --data PATH: accuracy is measured on it")

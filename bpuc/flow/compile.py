@@ -21,6 +21,7 @@ from bpuc.flow.refine import afford, measure
 from bpuc.flow.report import build_report
 from bpuc.flow.request import Request, make_request
 from bpuc.flow.schedule import best_program
+from bpuc.flow.shares import tell_unused_shares
 from bpuc.flow.stages import keep_quantized_stages
 from bpuc.ir import Graph, Op
 from bpuc.lower import lower
@@ -91,6 +92,7 @@ def compile_prepared(request: Request, prepared: Prepared, source: DataSource | 
     rows += run_pipeline(
         graph, pipeline("place"), ctx, dump_dir=request.dump_dir, first=len(rows), probe=prepared.probe
     )
+    tell_unused_shares(graph, ctx)
     assumed = any(r.assumed for r in ctx.ranges.values())
     lacking = without_scale(graph, ctx) if source is None and request.calib is None and not assumed else []
     rows += run_pipeline(

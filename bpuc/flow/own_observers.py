@@ -6,9 +6,9 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from bpuc.base.errors import ConfigError, name_hint
+from bpuc.base.errors import ConfigError, UsageError, did_you_mean, name_hint
 from bpuc.ir import Graph
-from bpuc.observe.registry import make_observer
+from bpuc.observe.registry import make_observer, observer_names
 
 Own = tuple[str, Mapping[str, Any]]
 
@@ -17,7 +17,7 @@ def parse(text: str) -> tuple[str, Own]:
     """NAME, and the observer with its options.
 
     Raises:
-        ConfigError: it cannot be read, or there is no such observer or option.
+        ConfigError: it cannot be read, or there is no such observer (UsageError) or option.
     """
     found = re.fullmatch(r"(.+?)=([A-Za-z_]\w*)((?:,\w+=[^,=]+)*)", text)
     if found is None:
@@ -27,8 +27,30 @@ def parse(text: str) -> tuple[str, Own]:
             hint="as in Conv=percentile,percentile=99.9",
         )
     options = dict(pair.split("=") for pair in found[3].split(",") if pair)
-    make_observer(found[2], options)
+    check_observer(found[2], options, f"--observer-for {text}", on_command_line=True)
     return found[1], (found[2], options)
+
+
+def check_observer(
+    name: str, options: Mapping[str, Any], where: str | None = None, on_command_line: bool = False
+) -> None:
+    """Refuse what is no observer, or has not these options, whether or not it will be used.
+
+    Raises:
+        UsageError: no such observer, `on_command_line`. ConfigError: no such observer elsewhere, or no such option.
+    """
+    known = observer_names()
+    if on_command_line and name not in known:
+        raise UsageError(
+            f"there is no observer {name!r}",
+            where=where,
+            want=f"one of {', '.join(known)}",
+            hint=did_you_mean(name, known),
+        )
+    try:
+        make_observer(name, options)
+    except ConfigError as e:
+        raise ConfigError(e.message, where=where, want=e.want, hint=e.hint) from None
 
 
 def own_observers(graph: Graph, wanted: Mapping[str, Own], fused: Collection[str]) -> dict[str, Own]:

@@ -11,9 +11,11 @@ from bpuc.base.errors import ConfigError, name_hint
 from bpuc.base.files import make_folder, write_atomic
 from bpuc.data import InputSpec, random_data
 from bpuc.flow.file_scales import rounded_by_file
+from bpuc.flow.own_observers import Own, own_observers
 from bpuc.flow.probe import results
 from bpuc.flow.request import Request
 from bpuc.flow.subgraphs import rules_of_subgraphs
+from bpuc.flow.tables import check_tables
 from bpuc.flow.twice import tell_twice_in_model
 from bpuc.frontend.onnx_export import export_float
 from bpuc.frontend.onnx_import import ImportedModel, import_model
@@ -26,7 +28,7 @@ from bpuc.plugins import get_target, pipeline, targets
 
 @dataclass
 class Prepared:
-    """The optimized float graph, and what was found on the way."""
+    """The optimized float graph, and what was found on the way. observers: tensor -> one of its own."""
 
     model: ImportedModel
     graph: Graph
@@ -34,6 +36,7 @@ class Prepared:
     inputs: list[InputSpec]
     passes: list[dict[str, Any]] = field(default_factory=list)
     probe: Probe | None = None
+    observers: dict[str, Own] = field(default_factory=dict)
 
 
 def prepare(request: Request, host_values: bool = False, batch: int = 1, rounding: bool = False) -> Prepared:
@@ -69,7 +72,14 @@ def prepare(request: Request, host_values: bool = False, batch: int = 1, roundin
         ctx.warn("config", text)
     for name in gone:
         ctx.warn("output-nodes", f"{name} leads to none of output_nodes and is not there", name)
-    ctx.matches = find_matches(graph, (*options.rules, *rules_of_subgraphs(graph, request.config)))
+    for text in request.overruled:
+        ctx.warn("given-twice", text)
+    if ctx.options.share_scales == "never":
+        for option, named in (("--share", options.shared), ("--keep-scale", options.keep_scales)):
+            for name in named:
+                ctx.warn("share", f"{option} {name} has no effect with --share-scales never", name)
+    check_tables(request, graph, model.sha256, ctx)
+    ctx.matches = find_matches(graph, (*rules_of_subgraphs(graph, request.config), *options.rules))
     ctx.known_types = {n for op in graph for n in (op.kind, op.onnx_type)}
     ctx.options = replace(ctx.options, fixed_scales={**_rule_scales(graph, ctx), **ctx.options.fixed_scales})
     tell_twice_in_model(graph, request.config, ctx)
@@ -90,7 +100,8 @@ def prepare(request: Request, host_values: bool = False, batch: int = 1, roundin
         if name in ctx.fused:
             ctx.warn("fixed-scale", f"--fixed-scale {name}: {name} was fused away and keeps no scale of its own", name)
     keep_stage(request, "optimized_float_model", graph)
-    return Prepared(model, graph, ctx, inputs, passes, probe)
+    observers = own_observers(graph, options.observers, ctx.fused)
+    return Prepared(model, graph, ctx, inputs, passes, probe, observers)
 
 
 def _names(graph: Graph) -> set[str]:

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 from bpuc.base.dtypes import float32_positive
 from bpuc.base.errors import ConfigError, UsageError
 from bpuc.config import Config
-from bpuc.config.qconfig import QuantRule, Templates, read_templates
-from bpuc.config.rule import read_rule
-from bpuc.flow.own_observers import parse
+from bpuc.config.qconfig import QuantRule, Table, Templates, overruled, read_templates
+from bpuc.config.rule import read_rules
+from bpuc.flow.own_observers import check_observer, parse
 from bpuc.observe.registry import observer_names
 from bpuc.passkit import CompileOptions
 from bpuc.plugins import ALIASES, targets
@@ -30,7 +30,8 @@ class Request:
     march may be None (calibrate needs none). data: None where none was named. symbols: sizes of named dimensions.
     hardware: numbers in the place of the target's.
     optimize: -O0 to -O3. compile_mode: latency, bandwidth or balance; balance: 0 (bandwidth) to 100 (latency).
-    unused_balance: balance was given, with a mode that takes none.
+    unused_balance: balance was given, with a mode that takes none. overruled: two settings for one name, in words.
+    observing: options of the command line that act only where thresholds are observed. tables: of the templates.
     """
 
     model: Path
@@ -56,6 +57,9 @@ class Request:
     balance: float = 50.0
     unused_balance: bool = False
     cores: int = 1
+    overruled: tuple[str, ...] = ()
+    observing: tuple[str, ...] = ()
+    tables: tuple[Table, ...] = ()
 
 
 def make_request(
@@ -122,23 +126,33 @@ def make_request(
     if path is None:
         missing = ConfigError if config else UsageError
         raise missing("no model was named", hint="give MODEL.onnx, or model_parameters.onnx_model in the YAML file")
+    words = (template,) if isinstance(template, str) else tuple(template or ())
+    templates = read_templates(words) if words else (c.templates if c else None) or Templates()
     dtypes = dict(c.dtypes) if c else {}
-    dtypes |= dict(_pair(d, "--dtype") for d in dtype)
+    told: list[str] = []
+    dtypes |= _pairs(dtype, "--dtype", told)
     fixed = dict(c.fixed_scales) if c else {}
-    fixed |= {name: _scale(name, value) for name, value in (_pair(f, "--fixed-scale") for f in fixed_scale)}
+    fixed |= {name: _scale(name, value) for name, value in _pairs(fixed_scale, "--fixed-scale", told).items()}
     name = observer or (c.observer if c and c.observer else None) or "percentile"
     named = bool(observer or observer_opt or (c and c.observer and not c.searches))
     settings: dict[str, str | float] = {}
     if c and (observer is None or observer == c.observer):
         settings |= c.observer_options
-    settings |= dict(_pair(o, "--observer-opt") for o in observer_opt)
-    _check_observer(name, settings)
+    settings |= _pairs(observer_opt, "--observer-opt", told)
+    check_observer(name, settings)
+    own = [parse(o) for o in observer_for]
+    told += [f"--observer-for {n} is given twice; the later counts" for n in _differing(own)]
+    asked = [rule for text in quant for rule in read_rules(text)]
+    # later ones win; of templates the first has priority
+    ordered = (*reversed(templates.rules), *(c.rules if c else ()), *asked, *rules)
+    for rule in ordered:
+        if rule.observer is not None:
+            check_observer(rule.observer, rule.observer_options, f"{rule.source}: {rule.match}", rule in asked)
+    told += overruled(ordered)
     if data and random_data:
         raise UsageError("--data and --random-data were both given", want="one of the two")
     if workers and scheduler:
         raise ConfigError("--workers and --scheduler were both given", want="processes here, or a cluster")
-    words = (template,) if isinstance(template, str) else tuple(template or ())
-    templates = read_templates(words) if words else (c.templates if c else None) or Templates()
     both = set(run_on_cpu) & set(run_on_bpu)
     if both:
         raise ConfigError(f"{min(both)} is asked for on the CPU and on the BPU", want="--run-on-cpu or --run-on-bpu")
@@ -157,11 +171,11 @@ def make_request(
         max_bits_lost=c.max_bits_lost if max_bits_lost is None and c else max_bits_lost,
         template=templates.whole,
         explicit_default=templates.explicit,
-        rules=(*rules, *map(read_rule, quant), *(c.rules if c else ()), *templates.rules),
+        rules=ordered,
         equalize=equalize or bool(c and c.equalize),
         observer=name,
         observer_options=settings,
-        observers=dict(parse(o) for o in observer_for),
+        observers=dict(own),
         effort=_first(effort, c.effort if c else None, CompileOptions.effort),
         # an observer that was named decides alone
         tune=_first(
@@ -210,6 +224,16 @@ def make_request(
         unused_balance=_first(balance, c.balance_factor if c else None, -1.0) >= 0
         and _first(compile_mode, c.compile_mode if c else None, Request.compile_mode) != "balance",
         cores=_first(cores, c.core_num if c else None, Request.cores),
+        overruled=tuple(dict.fromkeys(told)),
+        observing=(
+            *((f"--observer {observer}",) if observer else ()),
+            *(f"--observer-opt {o}" for o in observer_opt),
+            *(f"--observer-for {o}" for o in observer_for),
+            *(f"{r.source}:observer={r.observer}" for r in asked if r.observer is not None),
+            *(f"{r.source}:share_observer_with={r.share_observer_with}" for r in asked if r.share_observer_with),
+            *(("--tune-thresholds",) if tune_thresholds else ()),
+        ),
+        tables=templates.tables,
     )
 
 
@@ -223,6 +247,20 @@ def _pair(text: str, option: str) -> tuple[str, str]:
     if not separator or not name or not value:
         raise ConfigError(f"{option} {text}: cannot be read", want="NAME=VALUE")
     return name, value
+
+
+def _pairs(texts: Sequence[str], option: str, told: list[str]) -> dict[str, str]:
+    """NAME=VALUE each, of one name the later; `told` gets a sentence where the values differ."""
+    pairs = [_pair(text, option) for text in texts]
+    found = dict(pairs)
+    told += [f"{option} {name} is given twice; the later counts, {found[name]}" for name in _differing(pairs)]
+    return found
+
+
+def _differing(pairs: Sequence[tuple[str, Any]]) -> list[str]:
+    """Names with more than one value."""
+    last = dict(pairs)
+    return list(dict.fromkeys(name for name, value in pairs if value != last[name]))
 
 
 def _scale(name: str, text: str) -> float:
@@ -243,9 +281,3 @@ def _shape(text: str) -> tuple[str, tuple[int, ...]]:
             f"--input-shape {text}: cannot be read", want="NAME:1x3x224x224, or a named dimension as in batch=1"
         )
     return name, tuple(int(p) for p in parts)
-
-
-def _check_observer(name: str, options: Mapping[str, Any]) -> None:
-    from bpuc.observe.registry import make_observer
-
-    make_observer(name, options)

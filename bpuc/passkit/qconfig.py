@@ -29,7 +29,7 @@ class Match:
 
 
 def find_matches(graph: Graph, rules: Iterable[QuantRule]) -> list[Match]:
-    """What each rule names, the most exact first, then in the order of the rules.
+    """What each rule names, the most exact first; of equally exact ones the last of the rules.
 
     Raises:
         ConfigError: a rule names nothing.
@@ -51,7 +51,13 @@ def find_matches(graph: Graph, rules: Iterable[QuantRule]) -> list[Match]:
                 f"{rule.source}: {rule.match} is to share the observer of {other}, which is no tensor and no node",
                 hint=name_hint(other, sorted({*tensors, *(op.name for op in graph)})),
             )
+    found.reverse()
     return sorted(found, key=lambda m: -m.rank)
+
+
+def names_nothing(graph: Graph, rule: QuantRule) -> bool:
+    """Whether the model has nothing of the rule's name."""
+    return _find(graph, rule, [t.name for t in graph.tensors() if t.const is None]) is None
 
 
 def _find(graph: Graph, rule: QuantRule, tensors: list[str]) -> Match | None:

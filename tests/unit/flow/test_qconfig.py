@@ -12,7 +12,7 @@ from onnx import helper
 
 from bpuc.base.errors import ConfigError, FileError
 from bpuc.config.qconfig import QuantRule, read_table, read_templates, sensitive_rules
-from bpuc.config.rule import read_rule
+from bpuc.config.rule import read_rules
 from bpuc.flow.calibrate import calibrate
 from bpuc.flow.compile import compile_model
 from bpuc.flow.request import make_request
@@ -218,7 +218,7 @@ def test_tables_in_all_forms(tmp_path: Path) -> None:
     }
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-        assert read_table(tmp_path / name) == want, name
+        assert read_table(tmp_path / name).rows == want, name
     with pytest.raises(FileError):
         read_table(tmp_path / "none.json")
     (tmp_path / "f.json").write_text("{")
@@ -357,7 +357,7 @@ def test_faulty_rules_of_the_command_line(tmp_path: Path, text: str, words: str)
 
 
 def test_names_with_colons(tmp_path: Path) -> None:
-    assert read_rule("scope/x:0:output=int16") == QuantRule("scope/x:0", output="int16", source="--quant scope/x:0")
+    assert read_rules("scope/x:0:output=int16") == [QuantRule("scope/x:0", output="int16", source="--quant scope/x:0")]
 
 
 SUBGRAPH = (
