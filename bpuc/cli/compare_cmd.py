@@ -13,7 +13,7 @@ from bpuc.cli.samples import with_progress
 
 
 @click.command(
-    "compare", cls=options.Command, epilog="Example: bpuc compare model.onnx model.bpuc --data images.npz -o compared"
+    "compare", cls=tools.Command, epilog="Example: bpuc compare model.onnx model.bpuc --data images.npz -o compared"
 )
 @click.argument("model", metavar="MODEL.onnx")
 @click.argument("binary", metavar="X.bpuc")

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-
-import numpy as np
+from typing import Any
 
 from bpuc.cli import ui
 
-Samples = Iterable[dict[str, np.ndarray]]
 
-
-def with_progress(label: str) -> Callable[[Samples, int], Samples]:
+def with_progress(label: str) -> Callable[[Iterable[Any], int], Iterable[Any]]:
     """What the flow functions take as `progress`: a bar on a terminal, nothing elsewhere."""
 
-    def wrap(samples: Samples, length: int) -> Iterator[dict[str, np.ndarray]]:
-        with ui.progress(samples, label, length) as bar:
+    def wrap(items: Iterable[Any], length: int) -> Iterator[Any]:
+        with ui.progress(items, label, length) as bar:
             yield from bar
 
     return wrap

@@ -14,7 +14,7 @@ from bpuc.cli.samples import with_progress
 
 @click.command(
     "sensitivity",
-    cls=options.Command,
+    cls=tools.Command,
     epilog="Example: bpuc sensitivity model.onnx --data images.npz --march bayes-e -o sensitive",
 )
 @click.argument("model", metavar="MODEL.onnx", required=False)
@@ -61,7 +61,7 @@ def command(
 
     request = make_request(model, **given)
     bars = with_progress("calibrating"), with_progress("measuring")
-    document, warnings = sensitivity(request, metric, samples, leave_float, at, *bars)
+    document, warnings = sensitivity(request, metric, samples, leave_float, at, *bars, tell=ui.note)
     document["warnings"] = tools.warn_all(warnings)
     name = Path(request.model).name
     text = sensitivity_text(document, name, shutil.get_terminal_size().columns, top)

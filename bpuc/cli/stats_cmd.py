@@ -12,7 +12,7 @@ from bpuc.cli import options, tools
 from bpuc.cli.samples import with_progress
 
 
-@click.command("stats", cls=options.Command, epilog="Example: bpuc stats model.onnx --data images.npz -o statistics")
+@click.command("stats", cls=tools.Command, epilog="Example: bpuc stats model.onnx --data images.npz -o statistics")
 @click.argument("model", metavar="MODEL.onnx", required=False)
 @tools.tool_options
 @click.option("--top", type=options.COUNT, default=20, show_default=True, help="Tensors in the table on stdout.")

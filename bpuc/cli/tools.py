@@ -16,6 +16,20 @@ from bpuc.base.files import check_writable, exists, is_folder, new_folder, real_
 from bpuc.cli import options, ui
 
 F = TypeVar("F", bound=Callable[..., Any])
+_ARRAYS = {"badcase": ("inputs.npz", "float.npz", "integer.npz")}
+
+
+class Command(options.Command):
+    """A command whose results go to a folder; what stands in their way there is told before any work."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        tool, folder, json_to = str(self.name), Path(ctx.params["output"]), ctx.params["json_to"]
+        paths = [folder / n for n in (*(f"{tool}.{kind}" for kind in ("json", "csv", "html")), *_ARRAYS.get(tool, ()))]
+        if json_to not in (None, "-") and real_path(json_to) in {real_path(p) for p in paths}:
+            raise FileError(f"--json {json_to}: -o writes this file already", want="a file of its own for every output")
+        for path in paths if is_folder(folder) else ():
+            check_writable(path)
+        return super().invoke(ctx)
 
 
 def _folder(ctx: click.Context, param: click.Parameter, value: str) -> str:  # noqa: ARG001
@@ -77,9 +91,6 @@ def emit_tool(
     from bpuc.report.html import render_tool_html
     from bpuc.report.tool_csv import tool_csv
 
-    names = (*(f"{tool}.{kind}" for kind in ("json", "csv", "html")), *(more or {}))
-    if json_to not in (None, "-") and real_path(str(json_to)) in {real_path(str(Path(folder) / n)) for n in names}:
-        raise FileError(f"--json {json_to}: -o writes this file already", want="a file of its own for every output")
     page = render_tool_html(tool, document, title)
     with new_folder(folder) as made:
         files: dict[str, bytes | str] = {

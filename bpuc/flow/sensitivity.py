@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -20,6 +20,7 @@ from bpuc.flow.floats import short
 from bpuc.flow.prepare import Prepared
 from bpuc.flow.refine import quantized_copy
 from bpuc.flow.request import Request
+from bpuc.flow.shares import tell_unused_shares
 from bpuc.ir import Graph, Op, QuantParams
 from bpuc.ops.base import Array
 from bpuc.passkit.scales import moved_together
@@ -46,7 +47,8 @@ def sensitivity(
     leave_float: bool = False,
     output: str | None = None,
     progress: Progress | None = None,
-    measuring: Progress | None = None,
+    measuring: Callable[[Iterable[None], int], Iterable[None]] | None = None,
+    tell: Callable[[str], None] | None = None,
 ) -> tuple[dict[str, Any], list[str]]:
     """The document, its rows the worst first, and warnings.
 
@@ -55,6 +57,7 @@ def sensitivity(
         samples: the first ones of the data, at most; all of them calibrate.
         leave_float: all is rounded but one part, in place of one part alone.
         output: the one that counts; all without.
+        measuring: shows the progress of the measurement, part by part. tell: is told how much there is to measure.
 
     Raises:
         ConfigError: no march, or no output of that name. DataError: no data. ModelError: nothing to measure.
@@ -63,6 +66,7 @@ def sensitivity(
     if source is None or request.random_data:
         raise DataError("no data were named", hint="use --data PATH: sensitivity is measured on it")
     graph = prepared.graph
+    tell_unused_shares(quantized_copy(graph, prepared.ctx, passes=()), prepared.ctx)
     outputs = _outputs(graph, output)
     parts, switched = _parts(prepared)
     if not parts:
@@ -75,13 +79,20 @@ def sensitivity(
     found = [{name: Difference() for name in outputs} for _ in parts]
     rounded = {name: Difference() for name in outputs}
     count = min(samples, source.samples)
-    feeds: Iterable[dict[str, Array]] = islice(iter(source), count)
-    for sample in feeds if measuring is None else measuring(feeds, count):
-        plain = switched.run(sample, Switch())
-        base = switched.again(sample, start, plain, Switch()) if leave_float else plain
-        _see(rounded, outputs, plain, base if leave_float else switched.again(sample, whole, plain, Switch()))
-        for on, differences in zip(changed, found):
-            _see(differences, outputs, plain, switched.again(sample, on, base, start))
+    if tell is not None:
+        tell(f"measuring {len(parts)} parts (results of ops, weights) one by one on {count} sample{'s' * (count > 1)}")
+
+    def measured() -> Iterator[None]:
+        for sample in islice(iter(source), count):
+            plain = switched.run(sample, Switch())
+            base = switched.again(sample, start, plain, Switch()) if leave_float else plain
+            _see(rounded, outputs, plain, base if leave_float else switched.again(sample, whole, plain, Switch()))
+            for on, differences in zip(changed, found):
+                _see(differences, outputs, plain, switched.again(sample, on, base, start))
+                yield
+
+    for _ in measured() if measuring is None else measuring(measured(), count * len(parts)):
+        pass
     all_rounded = {name: _bad(d, metric) for name, d in rounded.items()}
     rows = []
     for part, differences in zip(parts, found):

@@ -98,6 +98,14 @@ def test_images_are_kept(bpuc: Bpuc, compiled: Path, tmp_path: Path) -> None:
     assert first["images"] == ["worst_01_picture1.png"]
     assert (tmp_path / "o/worst_01_picture1.png").read_bytes() == (folder / "picture1.png").read_bytes()
     assert len(list((tmp_path / "o").glob("worst_*"))) == 2
+    # another run into the folder keeps its own and what is none of ours
+    (tmp_path / "o/worst_07_mine.png").write_bytes(b"mine")
+    names = found(bpuc, tmp_path / "o", *words, "--metric", "max_abs", "--top", 1)["worst"][0]["images"]
+    assert sorted(p.name for p in (tmp_path / "o").glob("worst_*")) == sorted([*names, "worst_07_mine.png"])
+    for text in ("{", "[]", '{"worst": [{"images": ["../images/picture1.png", 3]}]}'):
+        (tmp_path / "o/badcase.json").write_text(text, encoding="utf-8")
+        found(bpuc, tmp_path / "o", *words, "--metric", "max_abs", "--top", 1)
+    assert (folder / "picture1.png").exists()
 
 
 def test_a_batch_is_told_apart(bpuc: Bpuc, data: Path, tmp_path: Path) -> None:

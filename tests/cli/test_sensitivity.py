@@ -11,6 +11,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from bpuc.flow.request import make_request
+from bpuc.flow.sensitivity import sensitivity
 from tests.cli.conftest import MODELS, Bpuc
 
 RNG = np.random.default_rng(7)
@@ -210,3 +212,24 @@ def test_json_does_not_take_the_place_of_a_result(bpuc: Bpuc, model: Path) -> No
     assert done.code == 1
     assert "-o writes this file already" in done.err
     assert not list(out.iterdir())
+
+
+def test_how_much_there_is_to_measure_is_said_first(bpuc: Bpuc, model: Path) -> None:
+    words = [model, "--data", model.parent / "x.npz", "--march", "bayes-e", "-o", model.parent / "o", "--samples", 3]
+    done = bpuc("sensitivity", *words)
+    rows = json.loads((model.parent / "o/sensitivity.json").read_text(encoding="utf-8"))["ops"]
+    assert f"measuring {len(rows)} parts (results of ops, weights) one by one on 3 samples" in done.err
+    assert bpuc("sensitivity", *words, "--quiet").err == ""
+
+
+def test_progress_goes_part_by_part(model: Path) -> None:
+    seen: list[int] = []
+
+    def measuring(items: Any, length: int) -> Any:
+        for item in items:
+            seen.append(length)
+            yield item
+
+    request = make_request(str(model), "bayes-e", data=str(model.parent / "x.npz"))
+    document, _ = sensitivity(request, samples=2, measuring=measuring)
+    assert seen == [2 * len(document["ops"])] * (2 * len(document["ops"]))
