@@ -42,19 +42,20 @@ def explain_certificates(report: Record, name: str | None = None, width: int = W
     """
     found = certificates_of(report, name)
     if name is not None:
-        return "\n\n".join("\n".join(_one(c)) for c in found) + "\n"
+        return "\n\n".join("\n".join(wrap(t, width, "    ", first) for first, t in _one(c)) for c in found) + "\n"
     ordered = sorted(found, key=lambda c: -_share(c))
     rows = [[v.clean(c.get("node")), str(c.get("bound")), f"{_share(c):.2g} %", _type(c), _over(c),
-             clipped_share(c)] for c in ordered]  # fmt: skip
-    head = ["node", "accumulator at most", "of its type", "type", "peak / range", "clipped"]
+             _percent(_clipped(c), 2)] for c in ordered]  # fmt: skip
+    head = ["node", "at most", "of type", "type", "peak/range", "clipped"]
     note = (
-        "accumulator at most: what no input can exceed, and its share of the type; peak / range: largest value seen in "
-        "calibration over the largest that the result's type keeps; clipped: how many values were beyond that"
+        "at most: what no input can exceed in the accumulator, and its share of the type; peak/range: largest value "
+        "seen in calibration over the largest that the result's type keeps; clipped: how many values were beyond that"
     )
     return table(head, rows, [False, True, True, False, True, True], width) + "\n\n" + wrap(note, width) + "\n"
 
 
-def _one(c: Record) -> list[str]:
+def _one(c: Record) -> list[tuple[str, str]]:
+    """Lines, each with the blanks before it."""
     proof = c.get("float32_channels")
     lines = [
         f"{v.clean(c.get('node'))}: the accumulator is at most {c.get('bound')}, {_share(c):.2g} % of {_type(c)}, "
@@ -69,7 +70,7 @@ def _one(c: Record) -> list[str]:
         lines.append(f"  values of the result beyond the range, in calibration: {clipped_text(c)}")
     if c.get("clipped_channels") is not None:
         lines.append(f"  channels with clipped values: {100 * c['clipped_channels']:.3g} %")
-    return lines
+    return [(t[: len(t) - len(t.lstrip())], t.lstrip()) for t in lines]
 
 
 def clipped_text(r: Record) -> str:
@@ -87,11 +88,22 @@ def clipped_text(r: Record) -> str:
 
 def clipped_share(r: Record) -> str:
     """The same in percent."""
+    return _percent(_clipped(r), 3)
+
+
+def _clipped(r: Record) -> tuple[float, float] | None:
+    """Least and most of the share, in percent."""
     c = r.get("clipped")
     if not isinstance(c, Mapping):
+        return None
+    of = max(int(c.get("of") or 1), 1)
+    return 100 * int(c["least"]) / of, 100 * int(c["most"]) / of
+
+
+def _percent(ends: tuple[float, float] | None, digits: int) -> str:
+    if ends is None:
         return v.NONE
-    ends = [100 * int(c[k]) / max(int(c.get("of") or 1), 1) for k in ("least", "most")]
-    low, high = (f"{e:.3g}" for e in ends)
+    low, high = (f"{e:.{digits}g}" for e in ends)
     return f"{low} %" if low == high else f"{low} to {high} %"
 
 

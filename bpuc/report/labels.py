@@ -88,6 +88,10 @@ LABELS: dict[str, tuple[str, str]] = {
     ),
     "bpu_part": ("BPU part", "BPU 部分"),
     "where_time": ("Where the time goes", "时间分布"),
+    "shares_why": (
+        "Percentages are of the latency. Ops of different engines may overlap; theirs then add up to more.",
+        "百分比均相对于延迟。不同引擎的算子可能重叠，此时合计会超过总数。",
+    ),
     "by_part": ("One frame, one thread", "单帧单线程"),
     "by_bound": ("What binds the BPU ops", "BPU 算子瓶颈"),
     "by_type": ("By op type", "按算子类型"),

@@ -64,13 +64,14 @@ def _summary(perf: Mapping[str, Any], width: int) -> str:
 
 
 def _bounds(perf: Mapping[str, Any]) -> str:
-    """What binds the ops of the BPU, by their time."""
+    """What binds the ops of the BPU: the time of those ops as a share of the latency, as everywhere."""
+    latency = (perf.get("summary") or {}).get("latency_us")
     ops = [o for o in v.records(perf, "ops") if str(o.get("device")).upper() != "CPU"]
     us: dict[str, float] = {}
     for o in ops:
         us[v.clean(o.get("bound"))] = us.get(v.clean(o.get("bound")), 0.0) + (v.number(o.get("latency_us")) or 0.0)
-    shares = [f"{bound} {v.share(t, sum(us.values()))}" for bound, t in sorted(us.items(), key=lambda x: -x[1]) if t]
-    return f"BPU ops are bound by: {', '.join(shares)}" if shares else ""
+    shares = [f"{bound} {v.share(t, latency)}" for bound, t in sorted(us.items(), key=lambda x: -x[1]) if t]
+    return f"BPU ops are bound by: {', '.join(shares)} of the latency" if shares else ""
 
 
 def accuracy(perf: Mapping[str, Any]) -> str:

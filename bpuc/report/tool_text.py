@@ -52,13 +52,13 @@ def _compared(rows: Sequence[Document], width: int) -> str:
 
 
 def stats_text(document: Document, name: str, width: int = 80, top: int = 20) -> str:
-    """The tensors that stand out, then results in the order of the model."""
+    """Results, in the order of the model or, of many, by falling kurtosis; then the tensors that stand out."""
     rows = v.records(document, "tensors")
     marked = [r for r in rows if r["note"]]
     parts = [wrap(f"{v.clean(name)}: {v.several(document['samples'], 'sample')}, {len(rows)} tensors", width)]
     shown = [r for r in rows if r["role"] in ("input", "result", "output")]
     if len(shown) > top:
-        shown = sorted(sorted(shown, key=lambda r: (-r["kurtosis"], r["index"]))[:top], key=lambda r: r["index"])
+        shown = sorted(shown, key=lambda r: (-r["kurtosis"], r["index"]))[:top]
     head = ["tensor", "op", "min", "max", "mean", "std", "kurtosis", "zeros"]
     cells = [
         [
@@ -70,7 +70,7 @@ def stats_text(document: Document, name: str, width: int = 80, top: int = 20) ->
         for r in shown
     ]
     count = sum(r["role"] in ("input", "result", "output") for r in rows)
-    title = "inputs and results" if len(shown) == count else f"{len(shown)} of {count} results, by kurtosis"
+    title = "inputs and results" if len(shown) == count else f"{len(shown)} of {count} results, largest kurtosis first"
     parts.append(_titled(title, table(head, cells, [False] * 2 + [True] * 6, width, 1), width))
     if marked:
         lines = [wrap(f"{v.clean(r['tensor'])}: {v.clean(r['note'])}", width, "    ", "  ") for r in marked[:top]]

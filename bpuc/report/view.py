@@ -121,7 +121,7 @@ def context(perf: Record, title: str) -> dict[str, Any]:
     latency = v.number(summary.get("latency_us"))
     longest = max((v.number(o.get("latency_us")) or 0.0 for o in ops), default=0.0) or 1.0
     bpu = [o for o in ops if str(o.get("device")).upper() != "CPU"]
-    bounds = [(k, us, us / (v.total(bpu, "latency_us") or 1.0)) for k, us, _ in by_field(bpu, "bound") if us > 0]
+    bounds = [(k, us) for k, us, _ in by_field(bpu, "bound") if us > 0]
     types = by_field(ops, "op")
     rest = types[10:]
     if len(rest) > 1:
@@ -139,10 +139,10 @@ def context(perf: Record, title: str) -> dict[str, Any]:
         "mac_rate": (v.number(summary.get("macs")) or 0.0) / busy * 1e6 if busy else None,
         "parts": parts(summary, ops),
         "bounds": bounds,
+        "bounds_width": max(latency or 0.0, sum(us for _, us in bounds)),
         "types": types,
         "type_kinds": {v.clean(o["op"]): kind_of(o) for o in reversed(ops)},
         "type_longest": max((us for _, us, _ in types), default=0.0) or 1.0,
-        "op_total": v.total(ops, "latency_us"),
         "ops": ops,
         "transfers": transfers(perf, index),
         "longest": longest,

@@ -111,3 +111,14 @@ def test_faults(bpuc: Bpuc, tmp_path: Path, more: list[str], said: str) -> None:
     assert said in done.err
     assert not (tmp_path / "o").exists()
     assert bpuc("stats", "-o", tmp_path / "o", "--data", DATA).code == 2
+
+
+def test_of_many_results_those_of_the_largest_kurtosis_come_first(bpuc: Bpuc, tmp_path: Path) -> None:
+    words = ["stats", MODELS / "digits_inception.onnx", "--data", MODELS / "digits_calib.npz", "--samples", 2]
+    done = bpuc(*words, "-o", tmp_path / "o", "--top", 5)
+    rows = json.loads((tmp_path / "o/stats.json").read_text(encoding="utf-8"))["tensors"]
+    rows = [r for r in rows if r["role"] in ("input", "result", "output")]
+    want = [r["tensor"] for r in sorted(rows, key=lambda r: -r["kurtosis"])[:5]]
+    lines = done.out.splitlines()
+    start = next(i for i, line in enumerate(lines) if "largest kurtosis first" in line) + 3
+    assert [line.split()[0] for line in lines[start : start + 5]] == want

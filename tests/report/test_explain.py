@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bpuc.base.errors import ConfigError
+from bpuc.report.certificates import explain_certificates
 from bpuc.report.checktable import render_check
 from bpuc.report.explain import explain_placement, explain_refinements, explain_rescales, explain_scales, records
 from tests.report.report_document import build_report
@@ -174,3 +175,20 @@ def test_placement_tells_what_the_other_device_would_cost() -> None:
     assert want in flat(explain_placement(report, "nms"))
     assert want in flat(explain_placement(report))
     assert records(report, "placement", "nms")["nodes"][0]["alternative"] == other
+
+
+def test_certificates_keep_their_words_in_80_columns():
+    clipped = {"least": 65432, "most": 123456, "of": 4194304, "sampling": 16}
+    one = {"node": "/backbone/stage4/block2/conv/Conv", "bound": 1234567890, "limit": 2147483647, "exact_in": "int64"}
+    one |= {"bias": [-1234567, 7654321], "mult": [2097152, 4194303], "shift": [17, 31], "over": 12.345}
+    report = {"certificates": [one | {"clipped": clipped, "clipped_channels": 0.25, "float32_channels": 0.5}]}
+    for name in (None, one["node"]):
+        text = explain_certificates(report, name, 80)
+        assert max(map(len, text.splitlines())) <= 80
+        flat = " ".join(text.split())
+        for word in ("1234567890", "57 %", "12.3"):
+            assert word in flat
+        # 65432 and 123456 of 4194304
+        assert ("1.6 to 2.9 %" if name is None else "(1.56 to 2.94 %; one value in 16 was counted)") in flat
+    head = explain_certificates(report, None, 80).splitlines()[0]
+    assert head.split() == ["node", "at", "most", "of", "type", "type", "peak/range", "clipped"]

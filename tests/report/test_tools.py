@@ -170,6 +170,14 @@ def test_in_a_browser(open_page, tool, width):
     assert browser.get_log("browser") == []
     assert browser.execute_script("return window.broken ?? null") is None
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    curves = browser.execute_script(
+        "return [...document.querySelectorAll('.curve')].map(c => [c.getBoundingClientRect().width, "
+        "c.parentElement.scrollWidth > c.parentElement.clientWidth])"
+    )
+    assert len(curves) == (tool in ("compare", "stats", "badcase"))
+    for drawn, moves in curves:  # a text of 11 units is 8 pixels high or more, and what does not fit can be moved
+        assert 11 * drawn / 1200 >= 8
+        assert moves == (width == 390)
     browser.find_element("id", "lang").click()
     assert TOOL_LABELS["t_samples"][1] in browser.find_element("css selector", ".lead").text
     browser.find_element("id", "lang").click()  # the choice is kept for the next page
