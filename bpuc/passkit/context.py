@@ -251,7 +251,7 @@ class PassContext:
     # names of the tensors that are int16, and of the ONNX tensors that fusion made disappear
     int16: set[str] = field(default_factory=set)
     fused: set[str] = field(default_factory=set)
-    # how noise is measured where there are data, and what was measured; the time of a rescale of so many elements
+    # how noise is measured where there are data, and what was measured
     measure: Callable[[Graph, list[Op]], Noise] | None = None
     noise: Noise | None = None
     trial: Callable[[Graph, list[Op]], Trial] | None = None
@@ -259,7 +259,9 @@ class PassContext:
     # whether trials at the outputs decide on what concats drag along, and how many are left for all searches
     judged: bool = False
     budget: Budget = field(default_factory=Budget)
+    # the time of a rescale of so many elements, and of all ops on the BPU together (0: not known), both estimates
     rescale_us: Callable[[int], float] | None = None
+    bpu_us: float = 0.0
     # shows every op with weights of a scaled graph to a visitor, in order; None where there are no data
     layers: Callable[[Graph, Visit], list[tuple[np.ndarray, ...]]] | None = None
     # error of the outputs when a tensor alone is rounded, by name

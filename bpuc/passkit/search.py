@@ -32,6 +32,7 @@ def keep_gains(
     independent: bool = False,
     worst: float = WORST_DB,
     budget: Budget | None = None,
+    weight: Callable[[T], float] = lambda _: 1.0,
 ) -> tuple[list[T], float]:
     """Those items that raise the score, with few trials.
 
@@ -46,6 +47,7 @@ def keep_gains(
         trials: how many scores are taken at most, that of no items aside.
         independent: gains add up, so a group that gains less than one item has to is not looked into.
         budget: of several searches together; with less than two scores left nothing is tried.
+        weight: how many times `least` an item has to gain, or may cost.
 
     Returns:
         the items kept, in their order, and what they gain in the mean.
@@ -54,6 +56,10 @@ def keep_gains(
     trials = min(trials, budget.left - 1)
     if not items or trials < 1:
         return [], 0.0
+
+    def needed(group: list[T]) -> float:
+        return least * sum(map(weight, group))
+
     budget.left -= 1
     start = base = score([])
     kept: list[T] = []
@@ -63,9 +69,9 @@ def keep_gains(
         trials, budget.left = trials - 1, budget.left - 1
         both = [i for i in items if i in kept or i in group]
         after = score(both)
-        if is_gain(base, after, least * len(group), worst):
+        if is_gain(base, after, needed(group), worst):
             kept, base = both, after
-        elif not (independent and float((after - base).mean()) < least):
+        elif not (independent and float((after - base).mean()) < min(needed([i]) for i in group)):
             waiting += reversed(_halves(group))
     waiting = _halves(kept)
     while waiting and trials > 0:
@@ -73,7 +79,7 @@ def keep_gains(
         trials, budget.left = trials - 1, budget.left - 1
         rest = [i for i in kept if i not in group]
         after = score(rest)
-        if float((base - after).mean()) < least * len(group):
+        if float((base - after).mean()) < needed(group):
             kept, base = rest, after
         else:
             waiting += _halves(group)

@@ -38,12 +38,13 @@ class HoistRescales(Pass):
         merge = ctx.options.share_scales != "never"
         if not any(op.kind == "Rescale" for op in graph):
             return []
-        movers = [op for op in graph if _passes(op)]
+        movers = [op for op in graph if passes(op)]
         changes = [c for op in reversed(movers) for c in _hoist(graph, ctx, op, merge)]
         return changes + [c for op in movers for c in _sink(graph, ctx, op)]
 
 
-def _passes(op: Op) -> bool:
+def passes(op: Op) -> bool:
+    """Whether a Rescale may go through the op."""
     return op.kind in _THROUGH and is_mover(op) and getattr(op.attrs, "value", 0.0) == 0.0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from bpuc.ir import Graph, Op, Tensor
@@ -47,6 +48,7 @@ class PlaceOps(Pass):
         free = [op for op in graph if op.device == "BPU"]
         cost = OpCost(Hardware.of(target))
         divide(graph, cost)
+        ctx.bpu_us = math.fsum(cost.bpu_us(op) for op in graph if op.device == "BPU")
         ctx.alternatives = alternatives(graph, cost)
         ctx.remedies |= {op.name: f"--run-on-bpu {op.name}" for op in free if op.device == "CPU"}
         if not any(op.device == "BPU" for op in graph):

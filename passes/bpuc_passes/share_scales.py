@@ -5,8 +5,8 @@ classes, then for each class whether joining costs anything. A class that only i
 producer requantizes once, straight to the shared scale. A class with other readers gets log2(T / t) bits coarser there;
 it joins when that is little, or when a measurement on calibration data says that those readers hardly notice. Else it
 keeps its own scale and one Rescale. Last, what the network's outputs make of it on calibration data: members that
-joined at a price are taken apart again where the outputs gain enough for a Rescale, and members that were refused join
-where the outputs hardly notice.
+joined at a price are taken apart again where the outputs gain enough for a Rescale and the time that it takes, and
+members that were refused join where the outputs hardly notice.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from bpuc.passkit.context import Avoided, Refusal
 from bpuc.passkit.scales import ConcatEdge, ScaleClass
 from bpuc.passkit.search import keep_gains
 from bpuc.passkit.sharing import USUAL_BITS, Decision, bits_lost
+from bpuc_passes.hoist_rescales import passes
 
 # one value of a type of 8 bits beside eight of another: worth telling
 TELL_BITS = 3.0
@@ -30,6 +31,9 @@ _MOVED = "values only move between them"
 # members that lose a whole bit may be better apart; what each must gain at the outputs for its rescale (both chosen by
 # hand: below a bit users expect sharing), and trials at most
 _PAID_BITS, _LEAST_DB, _TRIALS = 1.0, 0.5, 8
+# a rescale that takes a larger part of the network's time on the BPU has to gain that for each such part: one in a
+# hundred is what an estimate hardly tells apart, and no user would notice
+_CHEAP = 0.01
 # what the outputs may lose for each Rescale less
 _LOSS_DB = 0.15
 
@@ -108,6 +112,9 @@ def _judged(graph: Graph, ctx: PassContext, decision: Decision) -> Decision:
             known[key] = twin.judge(graph, twin)
         return known[key]
 
+    def weight(member: int) -> float:
+        return max(1.0, _share(graph, decision, [member]) / _CHEAP)
+
     def apart(members: list[int]) -> np.ndarray:
         twin = ctx.twin()
         twin.apart |= _apart(decision, members, "in a trial")
@@ -116,9 +123,9 @@ def _judged(graph: Graph, ctx: PassContext, decision: Decision) -> Decision:
     if ctx.budget.left < 2 or not (paid or decision.refused()):
         return decision
     trials = min(_TRIALS, ctx.budget.left // (2 if decision.refused() else 1) - 1)
-    kept, gain = keep_gains(paid, apart, _LEAST_DB, trials, independent=True, budget=ctx.budget)
+    kept, gain = keep_gains(paid, apart, _LEAST_DB, trials, independent=True, budget=ctx.budget, weight=weight)
     if kept:
-        ctx.apart |= _apart(decision, kept, f"the outputs are {gain:.2f} dB better on calibration data")
+        ctx.apart |= _apart(decision, kept, _gained(graph, decision, kept, gain))
         decision = _decide(graph, ctx)
     # what was just taken apart is not asked again
     refused = [m for m in decision.refused() if m not in kept]
@@ -133,6 +140,32 @@ def _judged(graph: Graph, ctx: PassContext, decision: Decision) -> Decision:
         ctx.together |= {(e.op.name, e.index) for e in decision.cut_from(joined)}
         decision = _decide(graph, ctx)
     return decision
+
+
+def _share(graph: Graph, decision: Decision, members: list[int]) -> float:
+    """The part of the time of all ops on the BPU that rescales of these members would take; 0 where it is not known."""
+    ctx = decision.ctx
+    if ctx.rescale_us is None or ctx.bpu_us <= 0:
+        return 0.0
+    tensors = dict.fromkeys(_hoisted(graph, e.tensor) for e in decision.widest_of(members))
+    return math.fsum(ctx.rescale_us(t.elements) for t in tensors) / ctx.bpu_us
+
+
+def _hoisted(graph: Graph, tensor: Tensor) -> Tensor:
+    """Where the Rescale of a tensor ends: in front of ops that alone make it larger (`HoistRescales`)."""
+    while (mover := graph.producer(tensor)) is not None and passes(mover) and graph.sole_consumer(tensor) is not None:
+        if len(mover.outputs) > 1 or mover.input(0).elements >= tensor.elements:
+            break
+        tensor = mover.input(0)
+    return tensor
+
+
+def _gained(graph: Graph, decision: Decision, members: list[int], gain: float) -> str:
+    """Why members were taken apart: what that gains, and the time that it takes where that is known."""
+    others = f" ({len(members)} such tensors together)" if len(members) > 1 else ""
+    share = _share(graph, decision, members)
+    price = f" for {100 * share:.2g} % of the time on the BPU (estimate)" if share else ""
+    return f"the outputs are {gain:.2f} dB better on calibration data{price}{others}"
 
 
 def _apart(decision: Decision, members: list[int], gained: str) -> dict[tuple[str, int], Refusal]:

@@ -7,6 +7,7 @@ the input, ``# output``, the expected graph and, each as a line that starts with
 
 from __future__ import annotations
 
+import operator
 import os
 import re
 import shlex
@@ -154,6 +155,10 @@ def _context(words: list[str]) -> tuple[PassContext, dict[str, object]]:
                 options = replace(options, keep_scales=(*options.keep_scales, value))
             case "--outputs-gain":
                 ctx.judge, ctx.judged = partial(_judge, float(value)), True
+            case "--rescale-us":
+                ctx.rescale_us = partial(operator.mul, float(value))
+            case "--bpu-us":
+                ctx.bpu_us = float(value)
             case "--equalize":
                 options = replace(options, equalize=True)
                 ctx.trial = partial(_trial, int(value))

@@ -189,3 +189,13 @@ def test_ten_thousand_ops_are_placed():
     graph = net.done(*(t for t in made[1:] if not net.graph.consumers(t)))
     place(graph)
     assert 0 < sum(op.device == "CPU" and op.pin == "" for op in graph) < 10_000
+
+
+def test_time_on_the_bpu_is_known_and_leaves_the_cpu_out():
+    net = Net()
+    x = net.op("Selu", net.input(), pin="CPU")
+    for _ in range(3):
+        x = net.op("Relu", x, pin="BPU")
+    ctx = PassContext(CompileOptions(), TARGET)
+    PlaceOps().run(net.done(x), ctx)
+    assert ctx.bpu_us == pytest.approx(3, abs=1e-3)  # an instruction each

@@ -76,6 +76,23 @@ def test_what_may_cost_a_little_is_kept_until_it_costs_more() -> None:
     assert keep_gains(list("abc"), scored, -0.05, 20) == (["a", "c"], pytest.approx(-0.01))
 
 
+def test_dear_items_must_gain_more() -> None:
+    dear = {"a": 3.0}
+
+    def weight(item: str) -> float:
+        return dear.get(item, 1.0)
+
+    # together 1.2 of the 1.5 + 0.5 + 0.5 needed; then b and c have theirs, and a has not
+    scored = Scored(a=0.1, b=0.5, c=0.6)
+    assert keep_gains(list("abc"), scored, 0.5, 20, weight=weight) == (["b", "c"], pytest.approx(1.1))
+    # what gains enough with others is dropped where it is not worth its own price: 1.2 of 1.5
+    scored = Scored(a=1.2, b=2, c=2)
+    assert keep_gains(list("abc"), scored, 0.5, 20, weight=weight) == (["b", "c"], pytest.approx(4))
+    # a group that gains what its cheapest item needs is looked into
+    scored = Scored(a=0, b=0.6)
+    assert keep_gains(list("ab"), scored, 0.5, 20, independent=True, weight=weight) == (["b"], pytest.approx(0.6))
+
+
 def test_no_single_output_may_lose_much() -> None:
     before = np.full((4, 20), 30.0)
     after = before.copy()
