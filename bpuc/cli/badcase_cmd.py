@@ -29,7 +29,9 @@ from bpuc.cli.samples import with_progress
     help="What samples are ranked by at the outputs.",
 )
 @click.option("--at", "at", metavar="OUTPUT", help="The output that counts [the mean of all].")
-@click.option("--top", type=click.IntRange(1, 1000), default=8, show_default=True, help="Worst samples kept.")
+@click.option(
+    "--top", type=click.IntRange(1, 1000), metavar="N", default=8, show_default=True, help="Worst samples kept."
+)
 def command(
     model: str,
     binary: str,

@@ -21,7 +21,9 @@ from bpuc.cli.samples import with_progress
 @options.shared
 @options.scale_out
 @click.option("--resume", is_flag=True, help="Keep what was seen in X.calib.json.part, and go on from there.")
-@click.option("-o", "--output", "output", required=True, metavar="X.calib.json", callback=options.output)
+@click.option(
+    "-o", "--output", "output", required=True, metavar="X.calib.json", callback=options.output, help="The thresholds."
+)
 @click.option("--export-qdq", metavar="F", callback=options.output, help="Also write a Q/DQ model for other tools.")
 def command(model: str | None, output: str, export_qdq: str | None, resume: bool, **given: Any) -> None:
     """Run the float model on samples and write a threshold for every tensor.

@@ -18,7 +18,9 @@ from bpuc.cli.samples import with_progress
 @click.argument("model", metavar="MODEL.onnx")
 @click.argument("binary", metavar="X.bpuc")
 @tools.tool_options
-@click.option("--top", type=options.COUNT, default=20, show_default=True, help="Tensors in the table on stdout.")
+@click.option(
+    "--top", type=options.COUNT, metavar="N", default=20, show_default=True, help="Tensors in the table on stdout."
+)
 def command(
     model: str, binary: str, output: str, samples: int | None, top: int, json_to: str | None, **given: Any
 ) -> None:

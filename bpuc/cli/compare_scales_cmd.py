@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 @click.option("--calib", metavar="X.calib.json", help="Thresholds from `bpuc calibrate`.")
 @click.option("--data", metavar="PATH", help="Samples: to calibrate, and to measure accuracy on.")
 @click.option(
-    "--samples", type=options.COUNT, default=4, show_default=True, help="Samples that accuracy is measured on."
+    "--samples",
+    type=options.COUNT,
+    metavar="N",
+    default=4,
+    show_default=True,
+    help="Samples that accuracy is measured on.",
 )
 @click.option("--test-data", metavar="PATH", help="Samples for accuracy, if not the first ones of --data.")
 @options.shared

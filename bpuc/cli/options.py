@@ -21,8 +21,12 @@ def march(ctx: click.Context, param: click.Parameter, value: str | None) -> str 
 
     known = [*targets(), *ALIASES]
     if value is not None and value not in known:
-        hint = did_you_mean(value, known)
-        raise click.BadParameter(f"unknown march {value!r}; {f'{hint} ' if hint else ''}known: {', '.join(known)}")
+        chip = next(
+            (n for n, t in targets().items() if value.upper().removeprefix("RDK").strip(" -_") in t.chips), None
+        )
+        hint = f"did you mean '{chip}'?" if chip else did_you_mean(value, known)
+        listed = ", ".join([*(f"{n} ({', '.join(t.chips)})" for n, t in targets().items()), *ALIASES])
+        raise click.BadParameter(f"unknown march {value!r}; {f'{hint} ' if hint else ''}known: {listed}")
     return value
 
 
@@ -57,9 +61,24 @@ class AtLeastZero(click.FloatRange):
         return number
 
 
+class Count(click.IntRange):
+    """A number of samples or rows, from 1; that it has an end too, help need not say."""
+
+    name = "count"
+
+    def __init__(self) -> None:
+        super().__init__(min=1)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        number: int = super().convert(value, param, ctx)
+        if number >= 1 << 31:
+            self.fail(f"{value} is more than 2147483647.", param, ctx)
+        return number
+
+
 HELP = {"help_option_names": ["-h", "--help"]}
 THREADS = click.IntRange(1, 256)
-COUNT = click.IntRange(1, 2**31 - 1)  # of samples or rows
+COUNT = Count()
 
 
 class Command(click.Command):
@@ -101,7 +120,8 @@ def _quiet(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # 
 
 # headings of --help, and the parameters below each
 _SECTIONS = {
-    "Ops and tensors by name": "dtype fixed_scale run_on_cpu run_on_bpu input_shape observer_for quant template",
+    "Ops and tensors by name; each may come several times": "dtype fixed_scale run_on_cpu run_on_bpu input_shape "
+    "observer_for quant template",
     "Scales at concats": "share_scales share keep_scale max_bits_lost qat_scales equalize",
     "Accuracy": "effort tune_thresholds channel_scales bias_correction adaptive_rounding weight_clipping auto_int16 "
     "max_latency_loss high_precision_outputs",
@@ -139,7 +159,11 @@ def distinct(written: Mapping[str, str | None], read: Mapping[str, str | None]) 
 _SHARED = (
     click.option("-c", "--config", metavar="CONFIG", help="YAML file; options of the command line win."),
     click.option(
-        "--observer", metavar="NAME", callback=observer, help="Observer of activations [default: percentile]."
+        "--observer",
+        metavar="NAME",
+        callback=observer,
+        help="How thresholds are found: percentile, min_max, mse, kl, mix, default, lsq, clip, clip_std or fixed "
+        "[percentile].",
     ),
     click.option("--observer-opt", multiple=True, metavar="K=V", help="Option of the observer, as in percentile=99.9."),
     click.option(
@@ -203,12 +227,12 @@ _SHARED = (
         "--balance-factor",
         "balance",
         type=AtLeastZero(100),
-        metavar="0..100",
+        metavar="N",
         help="With balance: 0 is bandwidth, 100 latency [50].",
     ),
-    click.option("--cores", type=click.IntRange(1, 4), help="BPU cores that share a frame [1]."),
+    click.option("--cores", type=click.IntRange(1, 4), metavar="N", help="BPU cores that share a frame [1]."),
     click.option(
-        "--effort", type=click.IntRange(0, 3), metavar="0..3", help="Work spent on accuracy beyond thresholds [1]."
+        "--effort", type=click.IntRange(0, 3), metavar="N", help="Work spent on accuracy beyond thresholds [1]."
     ),
     click.option(
         "--tune-thresholds/--no-tune-thresholds",

@@ -30,7 +30,9 @@ def _march(ctx: click.Context, param: click.Parameter, value: str | None) -> str
 @click.option("--html", "html_to", metavar="FILE", callback=options.output, help="Write one self-contained page.")
 @click.option("--csv", "csv_to", metavar="FILE", callback=options.output, help="Write one row an op.")
 @click.option("--trace", "trace_to", metavar="FILE", callback=options.output, help="Write a Chrome/Perfetto trace.")
-@click.option("--top", type=options.COUNT, default=20, show_default=True, help="Slowest ops listed in the text.")
+@click.option(
+    "--top", type=options.COUNT, metavar="N", default=20, show_default=True, help="Slowest ops listed in the text."
+)
 @click.option("--max-latency-ms", type=options.AtLeastZero(), metavar="N", help="Exit 3 when the estimate is above.")
 @click.option("--fail-on", multiple=True, type=click.Choice(CONDITIONS), help="Exit 3 when there is one.")
 @ui.json_option

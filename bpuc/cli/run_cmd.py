@@ -48,8 +48,12 @@ LARGE = 64 << 20  # bytes of an array from which it is read from disk as it is n
 @click.option("-o", "--output", required=True, metavar="OUT.npz", help="Outputs by name, with the same leading axis.")
 @click.option("--integers", is_flag=True, help="Stored integers in place of real values.")
 @click.option("--tensors", multiple=True, metavar="all|NAME", help="Tensors wanted beside the outputs; repeatable.")
-@click.option("--engine", type=click.Choice(["fast", "reference"]), default="fast", show_default=True)
-@click.option("--threads", type=options.THREADS, help="Threads of the engine; the results do not depend on it.")
+@click.option(
+    "--engine", type=click.Choice(["fast", "reference"]), default="fast", show_default=True, help="Both give the same."
+)
+@click.option(
+    "--threads", type=options.THREADS, metavar="N", help="Threads of the engine; the results do not depend on it."
+)
 def command(
     binary: str, inputs: str, output: str, integers: bool, tensors: tuple[str, ...], engine: str, threads: int | None
 ) -> None:

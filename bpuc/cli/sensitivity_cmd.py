@@ -22,7 +22,12 @@ from bpuc.cli.samples import with_progress
 @click.option("--calib", metavar="X.calib.json", help="Thresholds from `bpuc calibrate`.")
 @click.option("--data", metavar="PATH", help="Samples: to calibrate, and the first ones to measure on.")
 @click.option(
-    "--samples", type=options.COUNT, default=8, show_default=True, help="Samples that are measured on, at most."
+    "--samples",
+    type=options.COUNT,
+    metavar="N",
+    default=8,
+    show_default=True,
+    help="Samples that are measured on, at most.",
 )
 @click.option(
     "--metric",
@@ -36,7 +41,9 @@ from bpuc.cli.samples import with_progress
 @options.shared
 @options.scale_out
 @tools.folder_option
-@click.option("--top", type=options.COUNT, default=20, show_default=True, help="Rows in the table on stdout.")
+@click.option(
+    "--top", type=options.COUNT, metavar="N", default=20, show_default=True, help="Rows in the table on stdout."
+)
 @ui.json_option
 def command(
     model: str | None,

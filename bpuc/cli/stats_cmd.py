@@ -15,7 +15,9 @@ from bpuc.cli.samples import with_progress
 @click.command("stats", cls=tools.Command, epilog="Example: bpuc stats model.onnx --data images.npz -o statistics")
 @click.argument("model", metavar="MODEL.onnx", required=False)
 @tools.tool_options
-@click.option("--top", type=options.COUNT, default=20, show_default=True, help="Tensors in the table on stdout.")
+@click.option(
+    "--top", type=options.COUNT, metavar="N", default=20, show_default=True, help="Tensors in the table on stdout."
+)
 def command(model: str | None, output: str, samples: int | None, top: int, json_to: str | None, **given: Any) -> None:
     """Run the float model on samples and describe the values of every tensor.
 

@@ -23,6 +23,9 @@ class Command(options.Command):
     """A command whose results go to a folder; what stands in their way there is told before any work."""
 
     def invoke(self, ctx: click.Context) -> Any:
+        model, binary = ctx.params.get("model"), ctx.params.get("binary")
+        if binary is not None and Path(str(model)).suffix == ".bpuc" and Path(binary).suffix == ".onnx":
+            raise click.UsageError(f"the model comes first: bpuc {self.name} {binary} {model}", ctx)
         tool, folder, json_to = str(self.name), Path(ctx.params["output"]), ctx.params["json_to"]
         paths = [folder / n for n in (*(f"{tool}.{kind}" for kind in ("json", "csv", "html")), *_ARRAYS.get(tool, ()))]
         if json_to not in (None, "-") and real_path(json_to) in {real_path(p) for p in paths}:

@@ -254,7 +254,7 @@ class BpucSection(Section):
     bias_correction: bool | None = taken("whether biases take the mean rounding error")
     adaptive_rounding: bool | None = taken("weights rounded by the error of the result, from effort 2 on")
     weight_clipping: bool | None = taken("scales of weights by the error of the result, from effort 2 on")
-    auto_int16: bool | None = taken("int16 where 8 bits cost most, from effort 2 on")
+    auto_int16: bool | None = taken("int16 where 8 bits cost most, from effort 1 on")
     max_latency_loss: float | None = taken("what automatic int16 may cost, in percent of the latency", ge=0)
     template: Literal["default", "int16"] | None = taken("as one of quantize: templates")
     quantize: QuantizeSection | None = taken("the qconfig: templates and rules")

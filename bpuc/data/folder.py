@@ -68,6 +68,7 @@ def open_folder(folder: Path, inputs: Sequence[InputSpec], recipes: Mapping[str,
         raise DataError(
             f"the folder {folder} holds no samples",
             want="files ending in .npy, .npz, .bin or as images do, or one sub-folder an input",
+            hint=next(iter(warnings), None),
         )
     if _one_kind(files) == "npz":
         return FolderSource(folder, {"": files}, inputs, recipes, warnings)

@@ -66,7 +66,10 @@ def calibrated(
     """
     if request.march is None:
         missing = ConfigError if request.config else UsageError
-        raise missing("no march was named", hint="--march bayes-e, or model_parameters.march in the YAML file")
+        raise missing(
+            "no march was named",
+            hint="give --march, or model_parameters.march in the YAML file; `bpuc targets` lists them",
+        )
     prepared = prepare(request)
     prepared.ctx.images = image_inputs(prepared.inputs, request.config)
     source = open_source(request, prepared)

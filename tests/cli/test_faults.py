@@ -95,6 +95,7 @@ FAULTS: dict[str, tuple[Callable[[Path], Words], int, tuple[str, ...]]] = {
     "no source of scales": (lambda _: [MODEL, "--march", "bayes-e"], 1, ("--data",)),
     "no march": (lambda _: [MODEL, "--data", DATA], 2, ("--march",)),
     "unknown march": (lambda _: [MODEL, "--march", "bayes-f", "--data", DATA], 2, ("bayes-f", "bayes-e")),
+    "chip for march": (lambda _: [MODEL, "--march", "x5", "--data", DATA], 2, ("did you mean 'bayes-e'?", "(X5)")),
     "unknown march in YAML": (damaged_config, 1, ("bayes-f", "bayes-e", "bad.yaml:3")),
     "unknown observer": (options("--observer", "minmax"), 2, ("minmax", "min_max")),
     "unknown observer option": (options("--observer-opt", "percent=99"), 1, ("percent", "percentile")),

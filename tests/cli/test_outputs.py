@@ -15,6 +15,7 @@ import pytest
 from bpuc.base import files
 from bpuc.base.errors import FileError
 from bpuc.base.files import write_together
+from bpuc.observe.registry import observer_names
 from tests.cli.conftest import MODELS, Bpuc
 
 MODEL, DATA = MODELS / "hybrid.onnx", MODELS / "hybrid_calib.npz"
@@ -124,6 +125,24 @@ def test_options_stand_under_headings_each_once(bpuc: Bpuc, word: str) -> None:
     found = [line.split()[0] for line in done.out.splitlines() if line.startswith("  -")]
     assert len(found) == len(set(found))
     assert {"--march", "--share-scales", "--effort", "--cores", "--quiet"} < set(found)
+
+
+def test_help_names_every_observer(bpuc: Bpuc) -> None:
+    words = set(bpuc("calibrate", "--help").out.replace(",", " ").split())
+    # example_plugin brings one more where it is installed
+    assert {n for n in observer_names() if n != "headroom"} <= words
+
+
+@pytest.mark.parametrize("tool", ["compare", "badcase"])
+def test_a_binary_before_its_model(bpuc: Bpuc, compiled: Path, tmp_path: Path, tool: str) -> None:
+    done = bpuc(tool, compiled / "hybrid.bpuc", MODEL, "--data", DATA, "-o", tmp_path / "o")
+    assert (done.code, f"the model comes first: bpuc {tool} {MODEL}" in done.err) == (2, True), done.err
+
+
+@pytest.mark.parametrize(("count", "said"), [("0", "x>=1"), (str(1 << 31), "more than 2147483647"), ("two", "two")])
+def test_counts(bpuc: Bpuc, tmp_path: Path, count: str, said: str) -> None:
+    done = bpuc("stats", MODEL, "--data", DATA, "-o", tmp_path / "o", "--samples", count)
+    assert (done.code, said in done.err, (tmp_path / "o").exists()) == (2, True, False), done.err
 
 
 def test_data_and_random_data_exclude_each_other(bpuc: Bpuc, tmp_path: Path) -> None:
