@@ -56,6 +56,7 @@ def describe(program: Program, manifest: dict[str, Any], raw: bytes) -> dict[str
         "inputs": [_port(program, p) for p in program.inputs],
         "outputs": [_port(program, p) for p in program.outputs],
         "batch": program.report.get("batch"),
+        "int16_mac_share": program.report.get("int16_mac_share", 0.0),
         "ops": [{"device": d, "op": op, "count": n} for (d, op), n in sorted(ops.items())],
         "segments": [
             {"id": s.id, "device": s.device.value, "instructions": s.stop - s.start} for s in program.segments
@@ -116,6 +117,8 @@ def render(info: dict[str, Any], name: str) -> str:
         rows = [o for o in info["ops"] if o["device"] == device]
         text = ", ".join(f"{o['count']} {o['op']}" for o in rows) or "none"
         lines.append(wrap(f"ops on the {device}: {text}", width, "  ", ""))
+    if info["int16_mac_share"]:
+        lines.append(f"int16: read by {100 * info['int16_mac_share']:.1f} % of the multiplications")
     worst = max(info["certificates"], key=lambda c: c["bound"] / c["limit"], default=None)
     if worst is not None:
         share = 100 * worst["bound"] / worst["limit"]
