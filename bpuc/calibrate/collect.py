@@ -12,7 +12,7 @@ from bpuc.calibrate.hidden import OBSERVER, without_hidden
 from bpuc.calibrate.parallel import Pool, in_blocks
 from bpuc.calibrate.partial import Partial
 from bpuc.calibrate.plan import make_plan
-from bpuc.calibrate.search import FEW, search
+from bpuc.calibrate.search import FEW, Search, search
 from bpuc.calibrate.statistics import BLOCK, Statistics
 from bpuc.calibrate.table import TensorRange
 from bpuc.calibrate.tune import CLIPPING, tune_thresholds
@@ -42,7 +42,7 @@ def calibrate_graph(
     clipping: Sequence[float] = CLIPPING[:1],
     choose: Choose | None = None,
     fine: bool = False,
-    tell: Callable[[str], None] | None = None,
+    tell: Callable[[Search], None] | None = None,
 ) -> dict[str, TensorRange]:
     """Ranges and thresholds of all tensors that are marked to be observed.
 
@@ -59,7 +59,7 @@ def calibrate_graph(
         pool: processes that take samples between them, instead of this one; the same result.
         clipping: with `tune`, the weights of clipping to try (`tune_thresholds`).
         choose: index of the best of several tables: tuned at the first weight, as observed, tuned at the other weights.
-        tell: takes what a user should know of the search of the observer `default`.
+        tell: takes what the search of the observer `default` found.
         fine: with `tune`, in finer steps.
         partial: where to keep, and to find again, what has been seen.
 
@@ -68,11 +68,12 @@ def calibrate_graph(
         ConfigError: the observer or an option of it does not exist, or needs all samples in one process.
     """
     total = count if count is not None else len(samples) if isinstance(samples, Sized) else 100
-    plan = make_plan(graph, observer, options, overrides or {}, total, rows=tune, channels=channels)
+    searches = "default" in {observer, *(own for own, _ in (overrides or {}).values())}
+    plan = make_plan(graph, observer, options, overrides or {}, total, rows=tune or searches, channels=channels)
     statistics = Statistics(plan)
     few: list[Sample] = []
     stream, first = iter(samples), 0
-    if "default" in {observer, *(own for own, _ in (overrides or {}).values())}:
+    if searches:
         stream = _kept(stream, few)
     if partial is not None:
         stream = partial.watch(stream)

@@ -40,6 +40,7 @@ class Calibration:
     """A calibration of one model (by SHA-256) and of no march.
 
     weights: initializer -> (threshold of each output channel, axis of the channels).
+    search: what the observer `default` tried, with the cosines of the outputs; for the reader of the file alone.
     """
 
     model_sha256: str
@@ -49,6 +50,7 @@ class Calibration:
     data_sha256: str
     tensors: Mapping[str, TensorRange]
     weights: Mapping[str, tuple[list[float], int]] = field(default_factory=dict)
+    search: Mapping[str, Any] | None = None
 
 
 def save_calibration(calibration: Calibration, path: str | os.PathLike[str]) -> None:
@@ -66,6 +68,7 @@ def calibration_text(calibration: Calibration) -> str:
         "options": dict(c.options),
         "samples": c.samples,
         "data_sha256": c.data_sha256,
+        **({} if c.search is None else {"search": dict(c.search)}),
         "tensors": {
             name: {
                 "min": t.low,

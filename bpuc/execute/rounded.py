@@ -20,20 +20,27 @@ class RoundedExecutor:
         graph: with float32 tensors.
         names: tensors to round, graph inputs among them.
         threads: of onnxruntime.
+        channels: tensors with a scale a channel -> (axis, number of channels).
     """
 
-    def __init__(self, graph: Graph, names: Sequence[str], threads: int | None = None):
+    def __init__(
+        self,
+        graph: Graph,
+        names: Sequence[str],
+        threads: int | None = None,
+        channels: Mapping[str, tuple[int, int]] | None = None,
+    ):
         model = export_float(graph)
-        self._scales = _round(model, names)
+        self._scales = _round(model, names, channels or {})
         self._session = open_session(model.SerializeToString(), threads)
 
-    def run(self, feeds: Mapping[str, Array], scales: Mapping[str, float]) -> list[Array]:
+    def run(self, feeds: Mapping[str, Array], scales: Mapping[str, float | Array]) -> list[Array]:
         """The graph's outputs, with the tensors rounded at `scales` (halves to even) and clipped to -128..127."""
-        given = {scale: np.float32(scales[name]) for name, scale in self._scales.items()}
-        return self._session.run(None, {**feeds, **{n: np.asarray(s) for n, s in given.items()}})
+        given = {scale: np.asarray(scales[name], np.float32) for name, scale in self._scales.items()}
+        return self._session.run(None, {**feeds, **given})
 
 
-def _round(model: ModelProto, names: Sequence[str]) -> dict[str, str]:
+def _round(model: ModelProto, names: Sequence[str], channels: Mapping[str, tuple[int, int]]) -> dict[str, str]:
     """Put a QuantizeLinear and a DequantizeLinear behind tensors; returns tensor -> input that takes its scale."""
     graph = model.graph
     inputs = {i.name for i in graph.input}
@@ -50,10 +57,13 @@ def _round(model: ModelProto, names: Sequence[str]) -> dict[str, str]:
 
     def add(name: str, source: str, result: str) -> None:
         scale = scales[name] = f"{name}/scale"
-        graph.input.append(helper.make_tensor_value_info(scale, TensorProto.FLOAT, ()))
-        operands = [scale, "zero/int8"]
-        order.append(helper.make_node("QuantizeLinear", [source, *operands], [f"{name}/integers"]))
-        order.append(helper.make_node("DequantizeLinear", [f"{name}/integers", *operands], [result]))
+        zero, shape, axis = "zero/int8", [], {}
+        if name in channels:
+            zero, shape, axis = f"{name}/zero", [channels[name][1]], {"axis": channels[name][0]}
+            graph.initializer.append(numpy_helper.from_array(np.zeros(shape, np.int8), zero))
+        graph.input.append(helper.make_tensor_value_info(scale, TensorProto.FLOAT, shape))
+        order.append(helper.make_node("QuantizeLinear", [source, scale, zero], [f"{name}/integers"], **axis))
+        order.append(helper.make_node("DequantizeLinear", [f"{name}/integers", scale, zero], [result], **axis))
 
     for name, result in after.items():
         add(name, name, result)

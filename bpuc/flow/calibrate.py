@@ -15,6 +15,7 @@ from bpuc.calibrate import Calibration, TensorRange, calibrate_graph, load_calib
 from bpuc.calibrate.cluster import DaskPool
 from bpuc.calibrate.parallel import LocalPool, Pool
 from bpuc.calibrate.partial import Partial
+from bpuc.calibrate.search import Search
 from bpuc.calibrate.tune import CLIPPING
 from bpuc.data import DataSource, open_data, random_data
 from bpuc.flow.contest import best_table
@@ -105,6 +106,7 @@ def collect(
         names = ["tuned", "as observed", *(f"tuned with clipping weighed {c:g} times" for c in CLIPPING[1:])]
         return best_table(prepared, source, tables, names, options.effort, request.threads)
 
+    searched: list[Search] = []
     tensors = calibrate_graph(
         prepared.graph,
         samples,
@@ -119,11 +121,14 @@ def collect(
         pool=_pool(request),
         partial=partial,
         clipping=CLIPPING if options.effort >= 2 else CLIPPING[:1],
+        tell=searched.append,
         # on made-up samples there is nothing to win
-        tell=lambda text: prepared.ctx.warn("default-search", text),
         choose=choose if options.effort >= 1 and not request.random_data else None,
         fine=options.effort >= 3,
     )
+    for search in searched:
+        if search.note:
+            prepared.ctx.warn("default-search", search.note)
     share_observers(prepared, tensors)
     weights = {
         op.input(1).name: ([float(v) for v in np.abs(per_channel(op)).max(1)], weight_axis(op))
@@ -139,6 +144,7 @@ def collect(
         source.digest(),
         tensors,
         positive,
+        searched[0].as_json() if searched else None,
     )
 
 

@@ -2,10 +2,11 @@
 
 The candidates are the maximum, the percentile 99.995 (`max_percentile` 0.99995) and kl, each for all tensors alike.
 The model runs on some samples with all its tensors rounded, once a candidate, and the one whose outputs are nearest to
-the float model's by cosine is taken; where even that stays below `similarity`, further candidates are tried: mse, and
-mix tensor by tensor. The vendor's search goes on to scales a channel and to an offset. The first depends on the march
-and on the readers of a tensor, so that the compiler does it, wherever it is free; the integers here have no offset. A
-note tells both. Execution is not an observer's: `bpuc/calibrate/search.py` does that part.
+the float model's by cosine is taken; where even that stays below `similarity`, further candidates are tried: mse, mix
+tensor by tensor, and thresholds that the readers of a tensor choose. The vendor's search goes on to scales a channel
+and to an offset. What the first would reach is measured and told; the compiler has them wherever they are free, since
+that depends on the march and on the readers of a tensor. The integers here have no offset. Execution is not an
+observer's: `bpuc/calibrate/search.py` does that part.
 """
 
 from __future__ import annotations

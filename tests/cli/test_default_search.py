@@ -44,13 +44,20 @@ def test_it_goes_on_below_the_similarity_and_tells_what_is_not_there(bpuc: Any) 
     found = re.search(r"observer default: (\w+) is taken, .* \(tried: (.*?)\)", text)
     assert found is not None
     tried = {name: float(cosine) for name, cosine in (p.split() for p in found[2].split(", "))}
-    assert [*tried] == ["max", "percentile", "kl", "mse", "mix"]
+    assert [*tried] == ["max", "percentile", "kl", "mse", "mix", "tuned"]
     assert tried[found[1]] == max(tried.values())
-    assert "scales a channel, which are used here" in text
+    channels = re.search(r"scales a channel would have (\S+), which compile uses", text)
+    assert channels is not None
     assert "an offset, which integers here do not have" in text
-    assert {t["observer"] for t in json.loads(Path("c.json").read_text())["tensors"].values()} == {found[1]}
+    written = json.loads(Path("c.json").read_text())
+    assert {t["observer"] for t in written["tensors"].values()} == {found[1]}
+    search = written["search"]
+    assert search["taken"] == found[1]
+    assert {n: round(c, 5) for n, c in search["cosines"].items()} == pytest.approx(tried, abs=2e-5)
+    assert search["with_channel_scales"] == pytest.approx(float(channels[1]), abs=2e-5)
     done = bpuc(*words, "similarity=0")
     assert "is taken" not in done.err
+    assert json.loads(Path("c.json").read_text())["search"]["with_channel_scales"] is None
     assert bpuc(*words, "similarity=2").code == 1
 
 
