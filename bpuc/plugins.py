@@ -96,7 +96,7 @@ def get_target(name: str) -> Target:
 
 
 def pipeline(phase: str) -> list[Pass]:
-    """The passes of a phase ("optimize", "place", "quantize"), from the `pipelines` module of each package in turn.
+    """The passes of a phase ("optimize", "scaled", "place", "quantize"), from each package's `pipelines` in turn.
 
     Raises:
         ConfigError: no package has passes for this phase.

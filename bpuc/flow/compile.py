@@ -81,6 +81,10 @@ def compile_prepared(request: Request, prepared: Prepared, source: DataSource | 
     """Place, quantize and lower what `calibrated` gave; changes it, `refine.twin` makes a copy first."""
     ctx, graph, target = prepared.ctx, prepared.graph, prepared.ctx.need_target()
     ctx.rescale_us = partial(rescale_us, dtype_bytes=1, target=target)
+    rows = prepared.passes
+    rows += run_pipeline(
+        graph, pipeline("scaled"), ctx, dump_dir=request.dump_dir, first=len(rows), probe=prepared.probe
+    )
     if source is not None and not request.random_data:
         ctx.measure = partial(_measure, source, request.threads)
         ctx.trial = partial(_trial, source, request.threads)
@@ -91,7 +95,6 @@ def compile_prepared(request: Request, prepared: Prepared, source: DataSource | 
         if ctx.options.effort >= 1:
             ctx.layers = partial(_layers, source, ctx.options.effort, graph.copy())
     keep_quantized_stages(request, prepared)
-    rows = prepared.passes
     rows += run_pipeline(
         graph, pipeline("place"), ctx, dump_dir=request.dump_dir, first=len(rows), probe=prepared.probe
     )

@@ -20,6 +20,12 @@ def file_scales(model: ImportedModel) -> dict[str, FileScale]:
     return found
 
 
+def cut_by_file(model: ImportedModel) -> dict[str, FileScale]:
+    """Tensors whose values the file cuts off where no symmetric type would, with what it says of them."""
+    cut = {n: s for n, s in file_scales(model).items() if model.quantized[n].cuts}
+    return {n: s for n, s in cut.items() if s.symmetric(DType.INT16 if s.wide else DType.INT8) is None}
+
+
 def rounded_by_file(model: ImportedModel) -> frozenset[str]:
     """Tensors that the file rounds to a scale which a symmetric type has as it is."""
     dtypes = {n: DType.INT16 if s.wide else DType.INT8 for n, s in file_scales(model).items()}

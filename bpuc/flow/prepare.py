@@ -10,7 +10,7 @@ from typing import Any
 from bpuc.base.errors import ConfigError, name_hint
 from bpuc.base.files import make_folder, write_atomic
 from bpuc.data import InputSpec, random_data
-from bpuc.flow.file_scales import rounded_by_file
+from bpuc.flow.file_scales import cut_by_file, rounded_by_file
 from bpuc.flow.own_observers import Own, own_observers
 from bpuc.flow.probe import results
 from bpuc.flow.request import Request
@@ -63,7 +63,7 @@ def prepare(request: Request, host_values: bool = False, batch: int = 1, roundin
     _cut_at(graph, request.options.output_nodes)
     options, gone = _without(request.options, names - _names(graph))
     inputs = [InputSpec(t.name, t.shape, t.dtype.value) for t in graph.inputs]
-    ctx = PassContext(options=options, rounded_by_file=rounded_by_file(model))
+    ctx = PassContext(options=options, rounded_by_file=rounded_by_file(model), cut_by_file=cut_by_file(model))
     ctx.target = get_target(request.march).with_given(request.hardware) if request.march else None
     ctx.marches = targets()
     for code, message, where in model.warnings:

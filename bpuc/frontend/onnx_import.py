@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -129,6 +130,9 @@ class _Importer:
         self._infer = {opset: Inference(opset, ir_version, host_values) for opset in (self.opset, pairs)}
         self._checker = {opset: NodeChecker(opset, ir_version) for opset in (self.opset, pairs)}
         self._quantizers: dict[Tensor, tuple[Tensor, QuantInfo]] = {}
+        self._reads = Counter(o.name for o in self.proto.output)
+        for node in self.proto.node:
+            self._reads.update((*node.input, *captures(node)))
         self._budget, self._large = Budget(), source.large
         self._branch = ""  # name of the If whose branch is being inlined
         self._initializers(self.proto)
@@ -381,12 +385,15 @@ class _Importer:
         """A Q/DQ pair is dropped; where its range starts at 0 it may stand for a Relu or Relu6, and stays as Clip."""
         low, high = info.range
         producer = self.graph.producer(source)
-        if low == 0.0 and producer is not None and not self._signs.never_negative(source):
+        positive = self._signs.never_negative(source)
+        if low == 0.0 and producer is not None and not positive:
             self.build.op("Clip", UnaryAttrs((("min", low), ("max", high))), [source], [out], "Clip")
             self.quantized[out.name] = info
         else:
+            within = positive and low <= 0 and -low <= high  # a threshold ends the larger side as it is
+            cuts = self._reads[source.name] == 1 and info.axis is None and not within
             self.build.alias(out, source)
-            self.quantized[source.name] = info
+            self.quantized[source.name] = replace(info, cuts=cuts)
 
     def _op(self, node: NodeProto, inputs: Operands, outputs: Sequence[Tensor], outer: Mapping[str, Tensor]) -> None:
         """An op of its own where there is one for this form of the node, else an opaque one."""

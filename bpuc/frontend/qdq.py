@@ -50,13 +50,15 @@ class Signs:
 class QuantInfo:
     """Scale and zero point that the model file itself gives a tensor; axis None: one of each.
 
-    dtype: of the integers. The real value is (integer - zero_point) * scale.
+    dtype: of the integers. The real value is (integer - zero_point) * scale. cuts: whether all that the tensor's values
+    are read by sees them cut off at the ends of the range, and they may lie beyond.
     """
 
     scale: tuple[float, ...]
     zero_point: tuple[int, ...]
     dtype: DType
     axis: int | None = None
+    cuts: bool = False
 
     @property
     def range(self) -> tuple[float, float]:

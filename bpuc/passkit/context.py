@@ -229,6 +229,8 @@ class PassContext:
     fixed_by_file: set[str] = field(default_factory=set)
     # tensors that the model file rounds to a scale that a symmetric type has; known before there are ranges
     rounded_by_file: frozenset[str] = frozenset()
+    # tensors of which the file's integers hold less on one side, and of which no reader sees more than they hold
+    cut_by_file: Mapping[str, FileScale] = field(default_factory=dict)
     warnings: list[Warn] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
     # corrections for accuracy, each with its pass, its place and its gain

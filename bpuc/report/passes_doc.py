@@ -16,7 +16,7 @@ from bpuc.plugins import passes, pipeline
 
 FILE = Path(__file__).parents[2] / "passes" / "README.md"
 START, END = "<!-- catalogue: python -m bpuc.report.passes_doc -->\n", "<!-- end of catalogue -->\n"
-PHASES = ("optimize", "place", "quantize")
+PHASES = ("optimize", "scaled", "place", "quantize")
 
 
 def catalogue() -> str:

@@ -9,6 +9,7 @@ from bpuc_passes.attach_images import AttachImages
 from bpuc_passes.bound_masks import BoundMasks, ClampMasks
 from bpuc_passes.choose_dtypes import ChooseDtypes
 from bpuc_passes.correct_bias import CorrectBias
+from bpuc_passes.cut_file_ranges import CutFileRanges
 from bpuc_passes.decompose_reduce import DecomposeReduce
 from bpuc_passes.eliminate_rescales import EliminateRescales
 from bpuc_passes.equalize_branches import EqualizeBranches
@@ -60,6 +61,11 @@ def optimize() -> Sequence[Pass]:
         FoldPad(),
         InsertObservers(),
     )
+
+
+def scaled() -> Sequence[Pass]:
+    """Float rewrites that want to know what calibration saw."""
+    return (CutFileRanges(),)
 
 
 def place() -> Sequence[Pass]:

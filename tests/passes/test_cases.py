@@ -123,6 +123,9 @@ def _context(words: list[str]) -> tuple[PassContext, dict[str, object]]:
             case "--file-scale":
                 scale, low, high = map(float, amount.split(","))
                 ctx.file_scales[name] = FileScale(scale, low, high)
+            case "--cut-by-file":
+                scale, low, high = map(float, amount.split(","))
+                ctx.cut_by_file = {**ctx.cut_by_file, name: FileScale(scale, low, high)}
             case "--rounded-by-file":
                 ctx.rounded_by_file |= {value}
             case "--fixed-by-file":
