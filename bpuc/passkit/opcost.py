@@ -33,7 +33,6 @@ _CHEAP = frozenset(
 # visits of an element by the instruction (`bpuc.isa`)
 _NORM_VISITS = 5
 _RESIZE_VISITS = 4
-_SCATTERS = ("Transpose", "DepthToSpace", "SpaceToDepth")
 
 
 @dataclass(frozen=True)
@@ -122,10 +121,8 @@ def _cycles(op: Op, hw: Hardware) -> float:
     behaviour = get(op.kind).behaves(op)
     if behaviour is Behaviour.MAPS:
         return made / hw.lut_elems_per_cycle
-    if op.kind in ("Concat", "Split", "Slice"):  # whichever unit copies faster
-        return made / max(hw.move_bytes_per_cycle, hw.vector_elems_per_cycle)
     if behaviour is Behaviour.MOVES and op.kind not in ("Max", "Min"):
-        return made / (hw.transpose_bytes_per_cycle if op.kind in _SCATTERS else hw.move_bytes_per_cycle)
+        return made / hw.move_bytes_per_cycle
     return made / hw.vector_elems_per_cycle
 
 

@@ -24,6 +24,7 @@ from bpuc.isa import (
     Pool,
     Quantize,
     Ref,
+    Rescale,
     Softmax,
     Space,
 )
@@ -47,12 +48,12 @@ def rescale_us(elements: int, dtype_bytes: int, target: HardwareSource) -> float
     """
     hw = Hardware.of(target)
     nbytes = elements * dtype_bytes
-    return hw.instruction_us + timing.bpu_us(hw, nbytes / hw.vector_elems_per_cycle, 2 * nbytes)
+    return hw.instruction_us + timing.bpu_us(hw, nbytes / hw.move_bytes_per_cycle, 2 * nbytes)
 
 
 def _engine_cycles(ins: Instruction, hw: Hardware) -> float:
     if not isinstance(ins, (Conv, ConvTranspose, MatMul)):
-        return wide_elements(ins) / max(float(getattr(hw, name)) for name in rate_names(ins))
+        return wide_elements(ins) / float(getattr(hw, rate_name(ins)))
     m = mac_amounts(ins)
     cycles = timing.mac_cycles(
         hw,
@@ -68,34 +69,24 @@ def _engine_cycles(ins: Instruction, hw: Hardware) -> float:
     return timing.map_cycles(hw, cycles, pictures=m.pictures, rows=m.rows, columns=m.columns, pixel_bytes=m.pixel_bytes)
 
 
-def rate_names(ins: Instruction) -> tuple[str, ...]:
-    """The hardware numbers that say how many of `wide_elements` a unit other than the MAC array does in a cycle; where
-    several units can carry the instruction out, the fastest does.
+def rate_name(ins: Instruction) -> str:
+    """The hardware number that says how many of `wide_elements` a unit other than the MAC array does in a cycle.
 
-    The vector unit copies as it rescales, with a gain of 1: else a Rescale that writes into a joined tensor could be
+    A Rescale is a copy with a gain and costs what the copy costs: else one that writes into a joined tensor could be
     cheaper than the copy in its place.
     """
-    if isinstance(ins, Move):
-        if scatters(ins):
-            return ("transpose_bytes_per_cycle",)
-        return (*(("vector_elems_per_cycle",) if keeps_order(ins) else ()), "move_bytes_per_cycle")
-    if ins.work().engine is Engine.DMA:
-        return ("move_bytes_per_cycle",)
+    if isinstance(ins, Rescale) or ins.work().engine is Engine.DMA:
+        return "move_bytes_per_cycle"
     if isinstance(ins, Lut):
-        return ("lut_elems_per_cycle",)
+        return "lut_elems_per_cycle"
     if isinstance(ins, Pool):
-        return ("pool_elems_per_cycle",)
-    return ("softmax_elems_per_cycle" if isinstance(ins, (Softmax, Norm)) else "vector_elems_per_cycle",)
+        return "pool_elems_per_cycle"
+    return "softmax_elems_per_cycle" if isinstance(ins, (Softmax, Norm)) else "vector_elems_per_cycle"
 
 
-def engine(ins: Instruction, hw: Hardware) -> Engine:
-    """The unit that is busy with the instruction: its own, but for copies that the vector unit does faster."""
-    if isinstance(ins, Move):
-        names = rate_names(ins)
-        return (
-            Engine.VECTOR if max(names, key=lambda n: float(getattr(hw, n))) == "vector_elems_per_cycle" else Engine.DMA
-        )
-    return ins.work().engine
+def engine(ins: Instruction) -> Engine:
+    """The unit that is busy with the instruction: copies in order are the vector unit's, as a Rescale is."""
+    return Engine.VECTOR if isinstance(ins, Move) and keeps_order(ins) else ins.work().engine
 
 
 def wide_elements(ins: Instruction) -> int:
@@ -151,19 +142,6 @@ def operand_bytes(ins: Instruction) -> int:
 
 def _data(ins: Instruction) -> list[Ref]:
     return [r for r in ins.reads() if r.space is Space.ARENA]
-
-
-def scatters(move: Move) -> bool:
-    """Whether a copy tears neighbouring bytes apart.
-
-    One between channels-first and channels-last order does not: the machine stores the channels of a position together
-    in both, so it only renames the axes. In strides that is a rotation of the axes by one, the batch axis left out.
-    """
-    axes = [a for a, d in enumerate(move.x.shape) if d > 1 and move.x.strides[a] and move.y.strides[a]]
-    x, y = (sorted(axes, key=lambda a: -abs(r.strides[a])) for r in (move.x, move.y))
-    if x[:1] == y[:1] == [0]:
-        x, y = x[1:], y[1:]
-    return y not in (x, x[1:] + x[:1], x[-1:] + x[:-1])
 
 
 def keeps_order(move: Move) -> bool:

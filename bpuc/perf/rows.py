@@ -40,7 +40,7 @@ def build_rows(program: Program, plan: MemoryPlan, hw: Hardware) -> list[Row]:
         row.sram, row.ddr = max(row.sram, plan.sram[i]), max(row.ddr, plan.ddr[i])
         row.producers += [place[program.instructions[p].op] for p in plan.producers[i]]
         engines = busy.setdefault(ins.op, {})
-        unit = engine(ins, hw).value
+        unit = engine(ins).value
         engines[unit] = engines.get(unit, 0.0) + time
     for op, engines in busy.items():
         rows[place[op]].engine = max(engines, key=lambda e: engines[e])

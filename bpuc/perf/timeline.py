@@ -42,6 +42,10 @@ class Row:
     store: tuple[float, float] | None = None
     waits: int = -1  # the row that ended before this one's loads could begin, as it held the room for them
 
+    def first_tile(self, hw: Hardware) -> float:
+        """When the first part of the result is there: the start-up of the op's instructions comes before all of it."""
+        return self.start + self.overhead + (self.end - self.start - self.overhead) / hw.tiles
+
     def transfer_us(self, hw: Hardware) -> float:
         """Time of this row's traffic on the DDR bus."""
         return hw.ddr_us(self.constants + self.loads + self.stores)
@@ -78,7 +82,7 @@ def _segment(rows: Sequence[Row], first: int, stop: int, now: float, hw: Hardwar
     for i in range(first, stop):
         row = rows[i]
         begun = [rows[p] for p in row.producers if first <= p < i]
-        ready = max((p.start + (p.end - p.start) / hw.tiles for p in begun), default=now)
+        ready = max((p.first_tile(hw) for p in begun), default=now)
         row.start = max(free.get(row.engine, now), ready)
         while len(loaded) < stop - first and (j := first + len(loaded)) <= i + hw.prefetch_ops:
             freed = frees(rows, first, j, hw.constant_buffer_bytes)

@@ -30,7 +30,7 @@ class Hardware:
         mac_int16_factor: how much longer the array takes for each operand that is int16.
         vector_elems_per_cycle, lut_elems_per_cycle, pool_elems_per_cycle,
         softmax_elems_per_cycle: results a cycle (a pool: taps; Softmax and Norm: visits).
-        move_bytes_per_cycle, transpose_bytes_per_cycle: copies that keep runs of bytes together, and those that do not.
+        move_bytes_per_cycle: copies of any kind, and rescales, which are copies with a gain.
         sram_bytes_per_cycle: operands of an instruction pass between on-chip memory and an engine at this rate.
         store_bytes_per_cycle, map_block_rows, map_block_columns, pack_cycles, picture_cycles: of convolutions over
             several small pictures (`bpuc.target.timing.map_cycles`); may be left out, and then cost nothing.
@@ -40,7 +40,7 @@ class Hardware:
         constant_buffer_bytes: on-chip memory for the constants of the running op and of those ahead.
         channel_align, channel_block: channels are stored in channel_block * n + {0, align, 2 align, 4 align...} bytes.
     Overlap:
-        tiles: parts in which an op hands its result on to the next engine, and stores it.
+        tiles: parts in which an op hands its result on to the next engine once it has started up, and stores it.
         load_tiles: parts in which its operands arrive from DDR; the last one's share of the work is left then.
         prefetch_ops: how many ops ahead constants are loaded at most.
     Overhead:
@@ -63,7 +63,6 @@ class Hardware:
     pool_elems_per_cycle: float
     softmax_elems_per_cycle: float
     move_bytes_per_cycle: float
-    transpose_bytes_per_cycle: float
     sram_bytes_per_cycle: float
     ddr_gb_per_s: float
     sram_bytes: float

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bpuc.isa import Conv, ConvTranspose, Instruction, MatMul
-from bpuc.perf.cost import mac_amounts, operand_bytes, rate_names, wide_elements
+from bpuc.perf.cost import mac_amounts, operand_bytes, rate_name, wide_elements
 
 Vector = npt.NDArray[np.float64]
 Numbers = Mapping[str, Vector]  # of each hardware number the values of all candidates
@@ -27,7 +27,7 @@ class Amounts:
         self.mac = {k: _column([getattr(f, k) for f in found]) for k in _PER_MAC}
         self.maps = [n for n, f in enumerate(found) if f.pictures]
         self.map = {k: _column([getattr(found[n], k) for n in self.maps]) for k in _PER_MAP}
-        named = [None if n in set(self.macs) else rate_names(i) for n, i in enumerate(work)]
+        named = [None if n in set(self.macs) else rate_name(i) for n, i in enumerate(work)]
         self.rates = {r: [n for n, other in enumerate(named) if other == r] for r in dict.fromkeys(named) if r}
         self.elements = _column([0 if r is None else wide_elements(i) for r, i in zip(named, work)])
 
@@ -36,8 +36,8 @@ class Amounts:
         cycles = np.zeros((self.count, len(n["clock_mhz"])))
         if self.macs:
             cycles[self.macs] = self._mac_cycles(n)
-        for names, at in self.rates.items():
-            cycles[at] = self.elements[at] / np.max([n[name] for name in names], axis=0)
+        for name, at in self.rates.items():
+            cycles[at] = self.elements[at] / n[name]
         return np.asarray(np.maximum(cycles, self.bytes / n["sram_bytes_per_cycle"]) / n["clock_mhz"])
 
     def _mac_cycles(self, n: Numbers) -> Vector:

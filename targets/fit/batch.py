@@ -85,12 +85,13 @@ class Batch:
                     window = starts[max(0, j - prefetch)]
                     bus = np.maximum(np.maximum(bus, window), ends[freed - 1] if freed else zero) + nbytes * per_byte
                 loaded.append(bus if nbytes else zero)
-            done = start + compute + counts[i] * n["instruction_us"]
+            overhead = counts[i] * n["instruction_us"]
+            done = start + compute + overhead
             for p in begun:
                 done = np.maximum(done, ends[p] + compute / n["tiles"])
             done = np.maximum(done, loaded[i] + compute / n["load_tiles"])
             ends.append(done)
-            first.append(start + (done - start) / n["tiles"])
+            first.append(start + overhead + (done - start - overhead) / n["tiles"])
             free[row.engine] = done
             if row.stores:
                 store = row.stores * per_byte

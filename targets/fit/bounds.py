@@ -7,8 +7,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "mac_per_cycle_int8": (1400, 5000),  # above the best model seen, up to what the advertised TOPS would need
     "vector_elems_per_cycle": (4, 256),
     "pool_elems_per_cycle": (8, 256),
-    "move_bytes_per_cycle": (1, 256),
-    "transpose_bytes_per_cycle": (0.25, 64),
+    "move_bytes_per_cycle": (0.5, 256),
     "sram_bytes_per_cycle": (16, 512),
     "ddr_gb_per_s": (4, 12),  # above what models reach, below the bus
     "load_tiles": (1, 8),

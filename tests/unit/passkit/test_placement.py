@@ -25,7 +25,6 @@ ROUND = {
     "sram_bytes_per_cycle": 1e6,
     "lut_elems_per_cycle": 1e6,
     "vector_elems_per_cycle": 1e6,
-    "transpose_bytes_per_cycle": 1e6,
     "submit_us": 4,
     "call_us": 1,
 }

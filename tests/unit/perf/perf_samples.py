@@ -23,7 +23,7 @@ NUMBERS = {
     "clock_mhz": 100.0, "cores": 2.0, "mac_per_cycle_int8": 1000.0, "mac_in_block": 8.0, "mac_out_block": 8.0,
     "mac_pixel_block": 4.0, "mac_int16_factor": 2.0, "vector_elems_per_cycle": 10.0, "lut_elems_per_cycle": 5.0,
     "pool_elems_per_cycle": 20.0, "softmax_elems_per_cycle": 2.0, "move_bytes_per_cycle": 8.0,
-    "transpose_bytes_per_cycle": 4.0, "sram_bytes_per_cycle": 1e9, "ddr_gb_per_s": 1.0, "sram_bytes": 1e9,
+    "sram_bytes_per_cycle": 1e9, "ddr_gb_per_s": 1.0, "sram_bytes": 1e9,
     "channel_align": 8.0, "channel_block": 8.0, "spill_slope": 1.0, "constant_buffer_bytes": 1e9,
     "tiles": 1.0, "load_tiles": 1.0, "prefetch_ops": 1.0, "instruction_us": 3.0, "call_us": 50.0,
     "submit_us": 70.0, "cpu_cores": 4.0, "cpu_node_overhead_us": 10.0, "cpu_quantize_ns_per_elem": 2.0,
