@@ -78,8 +78,10 @@ def holdout(pairs: list[Pair], start: Hardware, march: str, rounds: int, seeds: 
 def write(march: str, hw: Hardware, source: str) -> None:
     """Put the free numbers, rounded to three digits, into the march's ``[hardware]`` table as fitted ones."""
     path = TARGETS / FILES[march] / "target.toml"
-    names = (*ranges_for(march), *CHOICES, *TIES)
-    path.write_text(updated(path.read_text("utf-8"), asdict(hw), names, source), "utf-8")
+    text = updated(path.read_text("utf-8"), asdict(hw), (*ranges_for(march), *CHOICES), source)
+    for name, (other, times) in TIES.items():
+        text = updated(text, asdict(hw), [name], f"{times:g} times {other}, assumed; {source}")
+    path.write_text(text, "utf-8")
 
 
 def updated(text: str, values: dict[str, float], names: Iterable[str], source: str) -> str:
