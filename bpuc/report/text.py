@@ -207,6 +207,6 @@ def scales_of(rescale: Mapping[str, Any]) -> str:
 def saved(avoided: list[Mapping[str, Any]]) -> str:
     """What shared scales avoided, as a sentence."""
     return (
-        f"shared scales save {v.several(len(avoided), 'rescale')}, {v.time(v.total(avoided, 'latency_us'))}, "
+        f"shared scales save {v.several(len(avoided), 'rescale')}, {v.time(v.total(avoided, 'latency_us'))} of work, "
         "that `--share-scales never` would add"
     )
