@@ -26,6 +26,7 @@ class Graph:
         self.input_names: list[str] = []
         self.output_names: list[str] = []
         self._nx: Any = nx.MultiDiGraph()
+        self._order: list[Op] | None = None  # topological, until the next change
         self._producer: dict[Tensor, tuple[Op, int]] = {}
         self._uses: dict[Tensor, list[tuple[Op, int]]] = {}
         self._names: set[str] = set()
@@ -34,7 +35,9 @@ class Graph:
     # -- reading
     def __iter__(self) -> Iterator[Op]:
         """Ops in topological order; among ready ops the order of insertion decides."""
-        return iter(list(nx.lexicographical_topological_sort(self._nx, key=lambda op: op.serial)))
+        if self._order is None:
+            self._order = list(nx.lexicographical_topological_sort(self._nx, key=lambda op: op.serial))
+        return iter(self._order)
 
     def __len__(self) -> int:
         return int(self._nx.number_of_nodes())
@@ -89,6 +92,12 @@ class Graph:
         return new
 
     # -- changing
+    @property
+    def _edited(self) -> Any:
+        """The networkx graph, about to change."""
+        self._order = None
+        return self._nx
+
     def add(
         self,
         kind: str,
@@ -115,13 +124,13 @@ class Graph:
             op.device, op.reason, op.pin = like.device, like.reason, like.pin
         op.serial, self._serial = (like.serial if like is not None else self._serial), self._serial + 1
         self._names.add(name)
-        self._nx.add_node(op)
+        self._edited.add_node(op)
         for index, tensor in enumerate(outputs):
             op._outputs.append(tensor)
             self._names.add(tensor.name)
             self._producer[tensor] = (op, index)
             for user, at in self._uses.get(tensor, ()):
-                self._nx.add_edge(op, user, key=(index, at), tensor=tensor)
+                self._edited.add_edge(op, user, key=(index, at), tensor=tensor)
         for index, operand in enumerate(inputs):
             op._inputs.append(None)
             self.set_input(op, index, operand)
@@ -136,14 +145,14 @@ class Graph:
             self._uses[old].remove((op, index))
             if old in self._producer:
                 producer, out = self._producer[old]
-                self._nx.remove_edge(producer, op, key=(out, index))
+                self._edited.remove_edge(producer, op, key=(out, index))
         op._inputs[index] = tensor
         if tensor is not None:
             self._uses.setdefault(tensor, []).append((op, index))
             self._names.add(tensor.name)
             if tensor in self._producer:
                 producer, out = self._producer[tensor]
-                self._nx.add_edge(producer, op, key=(out, index), tensor=tensor)
+                self._edited.add_edge(producer, op, key=(out, index), tensor=tensor)
 
     def replace_uses(self, old: Tensor, new: Tensor, *, outputs: bool = True) -> None:
         """Let every reader of `old` read `new`, and (by default) graph outputs too."""
@@ -165,7 +174,7 @@ class Graph:
             self.set_input(op, index, None)
         for tensor in op._outputs:
             del self._producer[tensor]
-        self._nx.remove_node(op)
+        self._edited.remove_node(op)
 
     def rebind(self, op: Op, index: int, tensor: Tensor) -> None:
         """Let output `index` of `op` be `tensor`, which nobody produces; the old one loses its producer."""
@@ -173,13 +182,13 @@ class Graph:
             raise ValueError(f"{tensor.name} is already produced by {self._producer[tensor][0].name}")
         old = op._outputs[index]
         for user, at in self._uses.get(old, ()):
-            self._nx.remove_edge(op, user, key=(index, at))
+            self._edited.remove_edge(op, user, key=(index, at))
         del self._producer[old]
         op._outputs[index] = tensor
         self._names.add(tensor.name)
         self._producer[tensor] = (op, index)
         for user, at in self._uses.get(tensor, ()):
-            self._nx.add_edge(op, user, key=(index, at), tensor=tensor)
+            self._edited.add_edge(op, user, key=(index, at), tensor=tensor)
 
     def absorb(self, op: Op, tail: Op) -> None:
         """Let `op` give what `tail` gave; `tail`, the only reader of op's one result, is removed.
@@ -190,7 +199,7 @@ class Graph:
         for index in range(len(tail._inputs)):
             self.set_input(tail, index, None)
         del self._producer[out]
-        self._nx.remove_node(tail)
+        self._edited.remove_node(tail)
         self.rebind(op, 0, out)
         op.origin += tuple(n for n in tail.origin if n not in op.origin)
 
