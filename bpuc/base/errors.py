@@ -14,6 +14,8 @@ Anything else that reaches the command line is a bug of ours: exit 70.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 
 class BpucError(Exception):
     """A fault with all that a user needs to mend it.
@@ -89,8 +91,12 @@ def name_hint(word: str, known: list[str]) -> str:
 
 def did_you_mean(word: str, known: list[str]) -> str | None:
     """A hint naming the closest known words, or None when nothing is close."""
+    return _did_you_mean(word, tuple(dict.fromkeys(known)))
+
+
+@lru_cache(maxsize=256)  # optional hardware numbers are asked for again and again
+def _did_you_mean(word: str, known: tuple[str, ...]) -> str | None:
     import difflib
 
-    known = list(dict.fromkeys(known))
     close = [k for k in known if k.lower() == word.lower()] or difflib.get_close_matches(word, known, n=3, cutoff=0.5)
     return f"did you mean {', '.join(repr(c) for c in close)}?" if close else None
