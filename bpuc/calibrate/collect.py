@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from bpuc.base.errors import ConfigError
+from bpuc.calibrate.ahead import run_samples
 from bpuc.calibrate.hidden import OBSERVER, without_hidden
 from bpuc.calibrate.parallel import Pool, in_blocks
 from bpuc.calibrate.partial import Partial
@@ -16,7 +17,6 @@ from bpuc.calibrate.search import FEW, Search, search
 from bpuc.calibrate.statistics import BLOCK, Statistics
 from bpuc.calibrate.table import TensorRange
 from bpuc.calibrate.tune import CLIPPING, tune_thresholds
-from bpuc.execute.ort import FloatExecutor
 from bpuc.ir import Graph
 from bpuc.observe.base import LEAST_THRESHOLD
 from bpuc.passkit.context import MASKED
@@ -46,7 +46,7 @@ def calibrate_graph(
 ) -> dict[str, TensorRange]:
     """Ranges and thresholds of all tensors that are marked to be observed.
 
-    Memory holds one sample's taps at a time, whatever the number of samples. Where the graph has a constant with -Inf
+    Memory holds the taps of a few samples at a time, whatever their number. Where the graph has a constant with -Inf
     in it, tensors may be -Inf too: a mask before a Softmax. Their finite values count, and their observer is `MASKED`.
 
     Args:
@@ -79,9 +79,8 @@ def calibrate_graph(
         stream = partial.watch(stream)
         first = partial.load(statistics, stream)
     if pool is None:
-        executor = FloatExecutor(graph, plan.taps, threads)
-        for number, sample in enumerate(stream, first):
-            statistics.see(number, executor.run(sample))
+        for number, tensors in enumerate(run_samples(graph, plan.taps, stream, total, threads), first):
+            statistics.see(number, tensors)
             if (number + 1) % BLOCK == 0:
                 statistics.close()
                 if partial is not None:

@@ -54,12 +54,16 @@ class Statistics:
         """
         moments = self.plan.counts_moments(number)
         for name, array in tensors:
+            channels = self._channels.get(name) if name not in self.masked else None
+            # those of the channels and those of the whole tensor are one pass over the values
+            extremes = channels.extremes(array) if channels is not None and array.size else None
             try:
                 if name in self.observers:
                     hides = name in self.plan.masked and not np.isnan(array).any()
-                    self.observers[name].update(seen(array) if hides else array)
-                if name in self._channels and name not in self.masked:
-                    self._channels[name].update(array, moments)
+                    ends = None if extremes is None else (float(extremes[0].min()), float(extremes[1].max()))
+                    self.observers[name].update(seen(array) if hides else array, None if hides else ends)
+                if channels is not None and name not in self.masked:
+                    channels.update(array, moments, extremes)
                 if name in self._rows and name not in self.masked:
                     self._rows[name].update(array, number)
             except DataError as e:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import chain
 from typing import Any, Protocol
 
 import numpy as np
@@ -143,19 +144,23 @@ class FloatExecutor:
         Raises:
             DataError: an input is missing or has another shape.
         """
+        for part in self.parts(feeds):
+            yield from part
+
+    def parts(self, feeds: Mapping[str, Array]) -> Iterator[Iterator[tuple[str, Array]]]:
+        """As `run`, in one go for every session, in which its tensors are computed; several threads may run samples."""
         alive = {name: self._fed(name, feeds) for name in self.inputs}
         wanted = {*self.taps}
-        yield from [(name, alive[name]) for name in self.inputs if name in wanted]
+        inputs = [(name, alive[name]) for name in self.inputs if name in wanted]
+        if not self._parts:
+            yield iter(inputs)
         for part in self._parts:
             with _refusals(self._name):
                 results = part.session.run(part.results, {n: a for n, a in alive.items() if n in part.reads})
             alive = {n: a for n, a in alive.items() if n in part.later}
             alive |= {n: a for n, a in zip(part.results, results) if n in part.later}
-            results.reverse()
-            for name in part.results:
-                array = results.pop()
-                if name in wanted:
-                    yield name, array
+            yield chain(inputs, _handed(part.results, results, wanted))
+            inputs = []
 
     def _fed(self, name: str, feeds: Mapping[str, Array]) -> Any:
         tensor = self.inputs[name]
@@ -170,6 +175,15 @@ class FloatExecutor:
             )
         with np.errstate(over="ignore"):  # a double beyond float32 becomes infinite
             return array.astype(tensor.dtype.numpy, copy=False)
+
+
+def _handed(names: Sequence[str], results: list[Any], wanted: set[str]) -> Iterator[tuple[str, Array]]:
+    """The wanted results by name; each is let go of as soon as the next one is asked for."""
+    results.reverse()
+    for name in names:
+        array = results.pop()
+        if name in wanted:
+            yield name, array
 
 
 def _host_value(value: Any) -> Any:

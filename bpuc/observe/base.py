@@ -18,6 +18,7 @@ from bpuc.base.errors import DataError
 from bpuc.base.tail import Tail
 
 Self = TypeVar("Self", bound="Observer")
+Ends = tuple[float, float]  # least and largest value of an array, NaN where one is
 
 # Below this a tensor counts as all zero: its scale could not be divided by safely in float32.
 LEAST_THRESHOLD = 2.0**-100
@@ -55,8 +56,11 @@ class Observer(ABC):
         return self.order_free
 
     @abstractmethod
-    def update(self, array: npt.NDArray[Any]) -> None:
+    def update(self, array: npt.NDArray[Any], ends: Ends | None = None) -> None:
         """See the values of an array of any shape and real dtype; an empty one changes nothing.
+
+        Args:
+            ends: of the array as float32, where they are known.
 
         Raises:
             DataError: the array holds NaN or infinity; the caller adds the tensor's name.
@@ -105,8 +109,11 @@ class Observer(ABC):
         return observer
 
 
-def as_float32(array: npt.NDArray[Any]) -> tuple[npt.NDArray[np.float32], float, float]:
+def as_float32(array: npt.NDArray[Any], ends: Ends | None = None) -> tuple[npt.NDArray[np.float32], float, float]:
     """The values as one flat float32 array, with the least and the largest (0, 0 when there are none).
+
+    Args:
+        ends: the least and the largest, where they are known.
 
     Raises:
         DataError: a value is NaN, infinite or beyond float32.
@@ -115,7 +122,7 @@ def as_float32(array: npt.NDArray[Any]) -> tuple[npt.NDArray[np.float32], float,
         flat = np.ascontiguousarray(array, dtype=np.float32).reshape(-1)
     if flat.size == 0:
         return flat, 0.0, 0.0
-    lo, hi = float(flat.min()), float(flat.max())  # both carry a NaN on, so no second pass is needed
+    lo, hi = ends or (float(flat.min()), float(flat.max()))  # both carry a NaN on, so no second pass is needed
     if not (np.isfinite(lo) and np.isfinite(hi)):
         raise DataError("a value is NaN or infinite", want="finite values", hint="look at the data and at the model")
     return flat, lo, hi

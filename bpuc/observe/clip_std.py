@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bpuc.base.errors import ConfigError
-from bpuc.observe.base import Observer, as_float32
+from bpuc.observe.base import Ends, Observer, as_float32
 from bpuc.observe.histogram import Histogram
 
 
@@ -46,8 +46,8 @@ class ClipStd(Observer):
         super().__init__(options)
         self._sides = (Histogram(), Histogram())  # of max(x, 0) and of max(-x, 0)
 
-    def update(self, array: npt.NDArray[Any]) -> None:
-        flat, _, _ = as_float32(array)
+    def update(self, array: npt.NDArray[Any], ends: Ends | None = None) -> None:
+        flat, _, _ = as_float32(array, ends)
         for side, values in zip(self._sides, (flat, -flat)):
             side.update(np.maximum(values, np.float32(0)))
 

@@ -18,12 +18,13 @@ import numpy.typing as npt
 
 from bpuc.base.errors import ConfigError
 from bpuc.base.tail import Tail
-from bpuc.observe.base import as_float32
+from bpuc.observe.base import Ends, as_float32
 
 OCTAVES = 16
 CHUNK = 1 << 16  # elements at a time, so that temporaries stay in the cache
 MANTISSA_BITS = 23
 LINE = 16  # values of a cache line: sampling takes whole lines
+LANES = 4  # cells of the rest bin, by position: counting one cell again and again waits for memory each time
 
 
 def check_bins(bins: int, option: str = "bins") -> None:
@@ -52,8 +53,14 @@ class Histogram:
         self.bins, self.sampling = bins, sampling
         self._bits = bins.bit_length() - 2  # mantissa bits in a bin's key
         self._base = 0  # key of counts[1]
-        self.counts: npt.NDArray[np.int64] = np.zeros(1 + (OCTAVES << self._bits), np.int64)
+        # counts, and before it more cells of the rest bin, which hold something within `update` alone
+        self._cells: npt.NDArray[np.int64] = np.zeros(LANES + (OCTAVES << self._bits), np.int64)
         self.lo, self.hi, self._empty = 0.0, 0.0, True
+
+    @property
+    def counts(self) -> npt.NDArray[np.int64]:
+        """Values in each bin."""
+        return self._cells[LANES - 1 :]
 
     @property
     def max(self) -> float:
@@ -65,35 +72,36 @@ class Histogram:
         """Number of values seen."""
         return int(self.counts.sum())
 
-    def update(self, array: npt.NDArray[Any]) -> None:
+    def update(self, array: npt.NDArray[Any], ends: Ends | None = None) -> None:
         """Count the magnitudes of an array; as Observer.update."""
-        flat, lo, hi = as_float32(array)
+        flat, lo, hi = as_float32(array, ends)
         if flat.size == 0:
             return
         self._widen(lo, hi)
         if self.sampling > 1:
             flat = thinned(flat, self.sampling)
         keys = flat.view(np.int32)
-        shift, lowest = MANTISSA_BITS - self._bits, self._base - 1
-        chunk = max(CHUNK, 4 * self.counts.size)
-        room, floor, index = _scratch(min(chunk, flat.size))
-        floor[:] = lowest
-        for start in range(0, flat.size, chunk):
-            part = keys[start : start + chunk]
+        shift, lowest = MANTISSA_BITS - self._bits, self._base - LANES
+        room, floor, index = _scratch(min(CHUNK, flat.size))
+        np.add(_LANE[: floor.size], lowest, out=floor)
+        for start in range(0, flat.size, CHUNK):
+            part = keys[start : start + CHUNK]
             k, i = room[: part.size], index[: part.size]
             np.bitwise_and(part, 0x7FFFFFFF, out=k)  # drop the sign
             np.right_shift(k, shift, out=k)
-            np.maximum(k, floor[: part.size], out=k)  # against an array: numpy has no fast path for a number
+            np.maximum(k, floor[: part.size], out=k)
             np.subtract(k, lowest, out=k)
             i[:] = k
-            self.counts += np.bincount(i, minlength=self.counts.size)
+            np.add.at(self._cells, i, 1)
+        self._cells[LANES - 1] += self._cells[: LANES - 1].sum()
+        self._cells[: LANES - 1] = 0
 
     def merge(self, other: Histogram) -> None:
         """Add the counts of a histogram with as many bins."""
         if other._empty:
             return
         self._widen(other.lo, other.hi)
-        self.counts += _raised(other.counts, self._base - other._base)
+        self.counts[:] += _raised(other.counts, self._base - other._base)
 
     def _widen(self, lo: float, hi: float) -> None:
         self.lo, self.hi = (lo, hi) if self._empty else (min(self.lo, lo), max(self.hi, hi))
@@ -101,7 +109,7 @@ class Histogram:
         top = int(np.float32(self.max).view(np.int32)) >> MANTISSA_BITS
         base = max(top + 1 - OCTAVES, 0) << self._bits
         if base > self._base:
-            self.counts = _raised(self.counts, base - self._base)
+            self.counts[:] = _raised(self.counts, base - self._base)
             self._base = base
 
     def __getstate__(self) -> dict[str, Any]:
@@ -110,12 +118,12 @@ class Histogram:
         first, stop = (int(used[0]), int(used[-1]) + 1) if used.size else (0, 0)
         part = self.counts[first:stop]
         small = part.astype(np.uint32) if not part.size or part.max() < 1 << 32 else part
-        return {**self.__dict__, "counts": (self.counts.size, first, small)}
+        return {**self.__dict__, "_cells": (self._cells.size, first, small)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        size, first, part = state["counts"]
+        size, first, part = state["_cells"]
         self.__dict__.update(state)
-        self.counts = np.zeros(size, np.int64)
+        self._cells = np.zeros(size, np.int64)
         self.counts[first : first + part.size] = part
 
     def edges(self) -> npt.NDArray[np.float64]:
@@ -207,6 +215,7 @@ def thinned(flat: npt.NDArray[np.float32], every: int) -> npt.NDArray[np.float32
 
 
 _local = threading.local()
+_LANE = np.arange(CHUNK, dtype=np.int32) % LANES
 
 
 def _scratch(size: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.intp]]:

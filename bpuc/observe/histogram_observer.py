@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from bpuc.base.errors import ConfigError
 from bpuc.base.tail import Tail
-from bpuc.observe.base import Observer
+from bpuc.observe.base import Ends, Observer
 from bpuc.observe.histogram import Histogram, check_bins
 
 
@@ -61,8 +61,8 @@ class HistogramObserver(Observer):
     def _fresh(self) -> Histogram:
         return Histogram(getattr(self.options, "bins", 2048), getattr(self.options, "sampling", 1))
 
-    def update(self, array: npt.NDArray[Any]) -> None:
-        self.histogram.update(array)
+    def update(self, array: npt.NDArray[Any], ends: Ends | None = None) -> None:
+        self.histogram.update(array, ends)
 
     def merge(self, other: HistogramObserver) -> None:
         self.histogram.merge(other.histogram)

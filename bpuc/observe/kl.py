@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bpuc.base.errors import ConfigError
-from bpuc.observe.base import as_float32
+from bpuc.observe.base import Ends, as_float32
 from bpuc.observe.histogram import Histogram, check_bins
 from bpuc.observe.histogram_observer import HistogramObserver, HistogramOptions
 
@@ -74,14 +74,14 @@ class Kl(HistogramObserver):
     def order_free(self) -> bool:
         return self.options.update_interval <= 1
 
-    def update(self, array: npt.NDArray[Any]) -> None:
+    def update(self, array: npt.NDArray[Any], ends: Ends | None = None) -> None:
         if self.options.max_bins:
-            _, lo, hi = as_float32(array)
+            _, lo, hi = as_float32(array, ends)
             self._least = min(self._least, max(-lo, hi) or math.inf)
         if self.order_free:
-            self.histogram.update(array)
+            self.histogram.update(array, ends)
             return
-        self._waiting.update(array)
+        self._waiting.update(array, ends)
         self._count += 1
         if self._count % self.options.update_interval == 0:
             self.histogram.merge(self._waiting)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy.typing as npt
 
 from bpuc.base.errors import ConfigError
-from bpuc.observe.base import Observer, as_float32
+from bpuc.observe.base import Ends, Observer, as_float32
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class MinMaxBase(Observer):
         super().__init__(options)
         self.lo, self.hi, self.updates = 0.0, 0.0, 0
 
-    def update(self, array: npt.NDArray[Any]) -> None:
-        flat, lo, hi = as_float32(array)
+    def update(self, array: npt.NDArray[Any], ends: Ends | None = None) -> None:
+        flat, lo, hi = as_float32(array, ends)
         if flat.size:
             self._take(lo, hi, 1)
 
@@ -78,8 +78,8 @@ class MinMax(MinMaxBase):
     def joins(self) -> bool:
         return self.options.averaging_constant is None
 
-    def update(self, array: npt.NDArray[Any]) -> None:
-        flat, lo, hi = as_float32(array)
+    def update(self, array: npt.NDArray[Any], ends: Ends | None = None) -> None:
+        flat, lo, hi = as_float32(array, ends)
         if flat.size:
             self._take(lo, hi, 1)
             if self.options.averaging_constant is not None:

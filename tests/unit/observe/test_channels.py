@@ -67,3 +67,16 @@ def test_values_whose_squares_leave_float32() -> None:
     np.testing.assert_allclose(stats.square, [(1e60 + 9e76) / 2, 10.0], rtol=1e-5)
     np.testing.assert_allclose(stats.mean, [(1e30 - 3e38) / 2, 3.0], rtol=1e-5)
     assert ChannelStats.from_text(stats.to_text()).square[0] == stats.square[0]
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((1, 5, 3, 4), 1), ((3, 5, 7), 1), ((2, 3, 5), 2), ((5,), 0), ((5, 1), 0)])
+def test_extremes_are_those_of_each_channel(shape: tuple[int, ...], axis: int) -> None:
+    x = np.random.default_rng(4).normal(size=shape).astype(np.float32)
+    low, high = ChannelObserver(axis, 5).extremes(x)
+    others = tuple(i for i in range(len(shape)) if i != axis)
+    assert (low == x.min(others)).all()
+    assert (high == x.max(others)).all()
+    x.reshape(-1)[-1] = np.nan  # of the last channel
+    low, high = ChannelObserver(axis, 5).extremes(x)
+    assert np.isnan([low[-1], high[-1]]).all()
+    assert np.isfinite([low[:-1], high[:-1]]).all()

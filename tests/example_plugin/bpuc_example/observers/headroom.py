@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bpuc.observe.base import Observer, as_float32
+from bpuc.observe.base import Ends, Observer, as_float32
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Headroom(Observer):
         super().__init__(options)
         self.lo = self.hi = 0.0
 
-    def update(self, array: np.ndarray[Any, np.dtype[Any]]) -> None:
-        _, lo, hi = as_float32(array)
+    def update(self, array: np.ndarray[Any, np.dtype[Any]], ends: Ends | None = None) -> None:
+        _, lo, hi = as_float32(array, ends)
         self.lo, self.hi = min(self.lo, lo), max(self.hi, hi)
 
     def merge(self, other: Headroom) -> None:
