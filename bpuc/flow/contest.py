@@ -18,7 +18,7 @@ from bpuc.calibrate.table import TensorRange
 from bpuc.calibrate.twin import spread_samples
 from bpuc.data import DataSource
 from bpuc.execute.ort import FloatExecutor
-from bpuc.flow.judge import MOST_MACS, affordable, closeness, float_outputs
+from bpuc.flow.judge import LEAST_SAMPLES, affordable, closeness, float_outputs
 from bpuc.flow.prepare import Prepared
 from bpuc.flow.refine import quantized_copy
 from bpuc.lower import lower
@@ -26,8 +26,8 @@ from bpuc.passkit.context import Range, Refinement
 from bpuc.passkit.macs import macs_of
 from bpuc.sim.fast.engine import FastEngine
 
-# samples, by effort
-SAMPLES = {1: 4, 2: 8, 3: 16}
+# samples, by effort; fewer where they would be more than so many multiply-accumulates
+SAMPLES, ALL_MACS = {1: 4, 2: 8, 3: 16}, 200e9
 # dB that another than the first table must win
 _WORTH = 0.25
 
@@ -49,7 +49,8 @@ def best_table(
     """
     if prepared.ctx.target is None or not affordable(prepared.graph):
         return 0
-    count = min(SAMPLES[effort], int(MOST_MACS // max(sum(map(macs_of, prepared.graph)), 1)))
+    fits = int(ALL_MACS // max(sum(map(macs_of, prepared.graph)), 1))
+    count = max(LEAST_SAMPLES, min(SAMPLES[effort], fits))
     scores = closeness_of(prepared, source, tables, count, threads)
     gains = np.nan_to_num(scores - scores[0])
     best = int(gains.mean(1).argmax())

@@ -26,7 +26,7 @@ from bpuc.sim.fast.engine import FastEngine
 
 # Samples of a trial, fewer where they would be more than so many multiply-accumulates. At least two are needed to tell
 # a gain from chance, so models of which two are more than the second number are not judged.
-SAMPLES, LEAST_SAMPLES, TRIAL_MACS, MOST_MACS = 8, 2, 20e9, 200e9
+SAMPLES, LEAST_SAMPLES, TRIAL_MACS, MOST_MACS = 8, 2, 20e9, 400e9
 # How many trials a compile takes, by their work, not by time: every run decides alike. What a trial costs beside
 # multiply-accumulates is counted in those: a value that is written like 100, an op that is quantized and lowered like
 # 5e7, a weight like 2000 (as measured on one core, where 3e10 take about a second).
