@@ -19,7 +19,7 @@ from bpuc.data.batch import BatchedSource, SeparateSource
 from bpuc.execute.ort import FloatExecutor
 from bpuc.flow.prepare import Prepared, prepare
 from bpuc.flow.request import Request
-from bpuc.ir import Graph
+from bpuc.ir import FIRST, Graph
 from bpuc.ops.attrs import AxisAttrs
 from bpuc.ops.base import Array
 
@@ -161,8 +161,7 @@ def _split_input(prepared: Prepared, spec: InputSpec) -> list[str]:
                 found[frame.name] = found[x.name]  # type: ignore[assignment]
     graph.inputs[index : index + 1] = frames
     graph.input_names[index : index + 1] = [f.name for f in frames]
-    join = graph.add("Concat", AxisAttrs(0), frames, [x], name=graph.unique(f"{x.name}_join"))
-    join.serial = -1
+    graph.add("Concat", AxisAttrs(0), frames, [x], name=graph.unique(f"{x.name}_join"), serial=FIRST)
     image = ctx.images.pop(spec.name, None)
     if image is not None:
         ctx.images |= {f.name: replace(image, shape=f.shape) for f in frames}

@@ -1,6 +1,6 @@
 """The intermediate representation: typed ops and tensors, wired by a networkx graph; its text form and its rules."""
 
-from bpuc.ir.graph import Graph
+from bpuc.ir.graph import FIRST, Graph
 from bpuc.ir.types import Attrs, Op, QuantParams, Tensor
 
-__all__ = ["Attrs", "Graph", "Op", "QuantParams", "Tensor"]
+__all__ = ["FIRST", "Attrs", "Graph", "Op", "QuantParams", "Tensor"]

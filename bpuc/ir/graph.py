@@ -14,6 +14,8 @@ import networkx as nx
 
 from bpuc.ir.types import Attrs, Op, Tensor
 
+FIRST = -1  # a place in the order of insertion: before all ops of the model
+
 
 class Graph:
     """Ops, their wiring, and the named inputs and outputs of the network."""
@@ -109,8 +111,12 @@ class Graph:
         origin: tuple[str, ...] = (),
         onnx_type: str = "",
         like: Op | None = None,
+        serial: int | None = None,
     ) -> Op:
         """Add an op; `like` lends device, pin and reason, and its place in the order of insertion.
+
+        Args:
+            serial: another place in the order of insertion: that of an op, or `FIRST`.
 
         Raises:
             ValueError: an output is already produced by another op.
@@ -122,7 +128,9 @@ class Graph:
         op = Op(name, kind, attrs, onnx_type or kind, origin)
         if like is not None:
             op.device, op.reason, op.pin = like.device, like.reason, like.pin
-        op.serial, self._serial = (like.serial if like is not None else self._serial), self._serial + 1
+        if serial is None:
+            serial = like.serial if like is not None else self._serial
+        op.serial, self._serial = serial, self._serial + 1
         self._names.add(name)
         self._edited.add_node(op)
         for index, tensor in enumerate(outputs):

@@ -19,7 +19,7 @@ import numpy as np
 from bpuc.base.channels import Floats
 from bpuc.base.dtypes import DType
 from bpuc.base.image import ImageInput
-from bpuc.ir import Graph, Op, QuantParams, Tensor
+from bpuc.ir import FIRST, Graph, Op, QuantParams, Tensor
 from bpuc.ops.attrs import AffineAttrs, AxisAttrs, ConvAttrs, ImageAttrs, MatMulAttrs
 from bpuc.passkit import Change, Numerics, Pass, PassContext, Stage
 from bpuc.passkit.rewrite import as_float32, set_const
@@ -133,9 +133,9 @@ def _image(graph: Graph, image: ImageInput, port: Tensor, attrs: ImageAttrs, x: 
     h, w = h + attrs.pads[0] + attrs.pads[2], w + attrs.pads[1] + attrs.pads[3]
     shape = (n, c, h, w) if image.train_layout == "NCHW" else (n, h, w, c)
     t = Tensor(graph.unique(f"{x.name}_{kind}_128"), shape, DType.FLOAT32, quant=_UNIT)
-    op = graph.add("Image", replace(attrs, reverse=_reversed(image)), [port], [t], name=graph.unique(f"{x.name}_Image"))
+    name = graph.unique(f"{x.name}_Image")
+    op = graph.add("Image", replace(attrs, reverse=_reversed(image)), [port], [t], name=name, serial=FIRST)
     op.device = "BPU"
-    op.serial = -1
     return t
 
 
@@ -208,13 +208,14 @@ def _keep(graph: Graph, ctx: PassContext, x: Tensor, t: Tensor, image: ImageInpu
     offset = _const(graph, b, f"{name}_offset")
     if diagonal:
         gain = _const(graph, np.diag(a), f"{name}_gain")
-        op = graph.add("Affine", AffineAttrs(3 if last else 1), [t, gain, offset], [x], name=name)
+        op = graph.add("Affine", AffineAttrs(3 if last else 1), [t, gain, offset], [x], name=name, serial=FIRST)
     elif last:
-        op = graph.add("MatMul", MatMulAttrs(), [t, _const(graph, a.T, f"{name}_gain"), offset], [x], name=name)
+        gain = _const(graph, a.T, f"{name}_gain")
+        op = graph.add("MatMul", MatMulAttrs(), [t, gain, offset], [x], name=name, serial=FIRST)
     else:
         gain = _const(graph, a[:, :, None, None], f"{name}_gain")
-        op = graph.add("Conv", ConvAttrs((1, 1), (0, 0, 0, 0), (1, 1)), [t, gain, offset], [x], name=name)
-    op.onnx_type, op.device, op.serial = "HzPreprocess", "BPU", -1
+        op = graph.add("Conv", ConvAttrs((1, 1), (0, 0, 0, 0), (1, 1)), [t, gain, offset], [x], name=name, serial=FIRST)
+    op.onnx_type, op.device = "HzPreprocess", "BPU"
     op.input(1).quant = QuantParams(DType.INT8, _scales(op, ctx), weight_axis(op))
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bpuc.ir import Graph, Op, Tensor
+from bpuc.ir import FIRST, Graph, Op, Tensor
 from bpuc.ops.attrs import ConvAttrs, EltwiseAttrs, MatMulAttrs, Step, TableAttrs, UnaryAttrs
 from bpuc.ops.table import function_of
 from bpuc.passkit import Change, Numerics, Pass, PassContext
@@ -101,7 +101,7 @@ def _clip_input(graph: Graph, tensor: Tensor, known: FileScale, ctx: PassContext
     cut.observer = tensor.observer
     graph.replace_uses(tensor, cut)
     attrs = UnaryAttrs((("min", known.low), ("max", known.high)))
-    graph.add("Clip", attrs, [tensor], [cut], name=graph.unique(f"Clip_{tensor.name}")).serial = -1
+    graph.add("Clip", attrs, [tensor], [cut], name=graph.unique(f"Clip_{tensor.name}"), serial=FIRST)
     seen = ctx.ranges.get(tensor.name)
     if seen is not None:
         low, high = max(seen.low, known.low), min(seen.high, known.high)

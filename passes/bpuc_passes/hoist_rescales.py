@@ -106,8 +106,7 @@ def _sink(graph: Graph, ctx: PassContext, mover: Op) -> list[Change]:
     graph.set_input(mover, 0, operand)
     graph.rebind(mover, 0, before)
     graph.erase(rescale)
-    moved = graph.add("Rescale", NoAttrs(), [before], [out], name=rescale.name, like=rescale)
-    moved.serial = mover.serial
+    graph.add("Rescale", NoAttrs(), [before], [out], name=rescale.name, like=rescale, serial=mover.serial)
     _note(ctx, rescale, out)
     why = f"{out.elements} instead of {operand.elements} elements"
     return [Change(f"moved behind {mover.kind} {mover.name}", rescale.name, why)]

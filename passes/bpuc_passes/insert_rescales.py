@@ -75,8 +75,8 @@ class InsertRescales(Pass):
         if tensor.const is not None:
             result.const, result.dtype = tensor.const, tensor.dtype
             return result
-        node = graph.add("Rescale", NoAttrs(), [tensor], [result], name=graph.unique(name))
-        node.serial, node.device = op.serial, "BPU"
+        node = graph.add("Rescale", NoAttrs(), [tensor], [result], name=graph.unique(name), serial=op.serial)
+        node.device = "BPU"
         assert tensor.quant is not None
         record = RescaleRecord(
             node.name, op.name, index, tensor.name, tensor.quant.unit, wanted.unit, "", "", elements=tensor.elements
