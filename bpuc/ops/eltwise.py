@@ -9,7 +9,7 @@ import numpy as np
 
 from bpuc.ir import Op, Tensor
 from bpuc.ops.attrs import AffineAttrs, EltwiseAttrs
-from bpuc.ops.base import Array, Behaviour, Builder, Exporter, OnnxNode, OpDef, Shape
+from bpuc.ops.base import Array, Behaviour, Builder, Exporter, OnnxNode, Opaque, OpDef, Shape
 from bpuc.ops.common import clamp, clamp_out, varying_axes
 
 
@@ -23,8 +23,8 @@ class Eltwise(OpDef):
         self.kind, self.onnx = kind, onnx
 
     def parse(self, node: OnnxNode, build: Builder) -> None:
-        operands = [t for t in node.inputs if t is not None]
         out = node.outputs[0]
+        operands = _binding(self.kind, [t for t in node.inputs if t is not None], out)
         if len(operands) == 1:
             build.alias(out, operands[0])
             return
@@ -48,6 +48,23 @@ class Eltwise(OpDef):
         out = clamp_out(op, to, a.low, a.high)
         to.node(self.kind, [to.operand(op.input(0)), to.operand(op.input(1))], [out])
         clamp(out, op, to, a.low, a.high)
+
+
+def _binding(kind: str, operands: list[Tensor], out: Tensor) -> list[Tensor]:
+    """The operands of a Max or Min without bounds that hold for every value, such as the -Inf a maximum starts from.
+
+    Raises:
+        Opaque: a bound is infinite and cannot be left out, as in part it is not, or it gives the result its shape.
+    """
+    never = {"Max": -np.inf, "Min": np.inf}.get(kind)
+    if never is None:
+        return operands
+    kept = [t for t in operands if t.const is None or not t.dtype.is_float or not np.all(t.const == never)]
+    if any(t.const is not None and t.dtype.is_float and np.isinf(t.const).any() for t in kept):
+        raise Opaque(f"{kind} with a bound that is infinite in part")
+    if len(kept) < len(operands) and (not kept or np.broadcast_shapes(*(t.shape for t in kept)) != out.shape):
+        raise Opaque(f"{kind} with an infinite bound that gives the result its shape")
+    return kept
 
 
 def _chain(kind: str, operands: Sequence[Tensor], out: Tensor, mean: bool, build: Builder) -> None:

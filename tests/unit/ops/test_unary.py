@@ -202,3 +202,22 @@ def test_unbounded_clip_exports():
     graph.add("Clip", UnaryAttrs(), [x], [y], name="clip")
     feed = np.array([-9, 0, 9], np.float32)
     assert run(export_float(graph), {"x": feed})["y"].tolist() == [-9, 0, 9]
+
+
+INF = float("inf")
+
+
+@pytest.mark.parametrize(
+    ("op", "bounds", "kinds"),
+    [
+        ("Max", [np.float32(-INF)], ["Relu"]),
+        ("Min", [np.full((1, 4), INF, np.float32), np.float32(0.5)], ["Min", "Relu"]),
+        ("Max", [np.array([-INF, 0.5, 0.25, -INF], np.float32)], ["Onnx", "Relu"]),
+        ("Max", [np.full((3, 4), -INF, np.float32)], ["Onnx", "Relu"]),
+    ],
+)
+def test_bounds_that_never_hold(op, bounds, kinds, tmp_path):
+    """A maximum over nothing starts from -Inf: exporters leave that as an operand."""
+    names = [f"b{i}" for i in range(len(bounds))]
+    nodes = [node(op, [*names, "x"], ["m"]), node("Relu", ["m"], ["y"])]
+    assert_kinds(model(nodes, {"x": (1, 4)}, ["y"], dict(zip(names, bounds))), tmp_path, kinds)
