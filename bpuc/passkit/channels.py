@@ -54,11 +54,13 @@ def channel_axes(graph: Graph) -> dict[Tensor, int]:
                 axes[op.input(0)] = read_axis(op)
             continue
         for out in op.outputs:
-            for operand in op.inputs:
-                axis = None if operand is None or operand not in axes else carried_axis(op, operand, axes[operand], out)
-                if axis is not None:
-                    axes.setdefault(out, axis)
-                    break
+            known = [(t, axes[t]) for t in op.inputs if t is not None and t in axes]
+            carried = [a for t, axis in known if (a := carried_axis(op, t, axis, out)) is not None]
+            if isinstance(op.attrs, AxisAttrs) and op.kind == "Concat" and len({*carried}) > 1:
+                # boxes with a gain a place beside scores: along the axis that joins them the operands stay apart
+                carried = [op.attrs.axis]
+            if carried:
+                axes.setdefault(out, carried[0])
     return {t: a for t, a in axes.items() if t.dtype.is_float and t.const is None and t.rank > a}
 
 

@@ -92,3 +92,24 @@ def test_a_clamp_from_below_other_than_relu_ties() -> None:
         {kind: d.attrs for kind, d in all_defs().items()},
     )
     assert sets(ties(g), g, "a") == 1
+
+
+def test_where_operands_disagree_the_channels_run_along_the_concat() -> None:
+    strides = [8.0] * 8 + [16.0] * 8
+    g = graph(f"""  const %k: float32[16] = {strides}
+  const %o: float32[16] = {[0.0] * 16}
+  %m: float32[1,4,16] = Reshape(%a) !BPU name="m" {{shape=(1, 4, 16)}}
+  %s: float32[1,4,16] = Sigmoid(%m) !BPU name="s" {{}}
+  %b: float32[1,4,16] = Abs(%m) !BPU name="abs" {{}}
+  %f: float32[1,64] = Reshape(%b) !BPU name="f" {{shape=(1, 64)}}
+  %r: float32[1,4,16] = Reshape(%f) !BPU name="r" {{shape=(1, 4, 16)}}
+  %p: float32[1,4,16] = Affine(%r, %k, %o) !BPU name="stride" {{axis=2}}
+  %y: float32[1,8,16] = Concat(%p, %s) !BPU name="cat" {{axis=1}}
+  %z: float32[1,8,16] = Concat(%p, %p) !BPU name="alike" {{axis=1}}
+  output %y as "y"
+  output %z as "z"
+""")
+    axes = {t.name: a for t, a in channel_axes(g).items()}
+    assert (axes["p"], axes["s"], axes["y"], axes["z"]) == (2, 1, 1, 2)
+    # a scale for the boxes, one for the scores
+    assert sets(ties(g), g, "y") == 2
