@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from bpuc.cli import tools
+from bpuc.cli import options, tools
 from bpuc.cli.samples import with_progress
 
 
@@ -52,12 +52,11 @@ def command(
     from bpuc.base.files import read_bytes
     from bpuc.flow.badcase import badcase
     from bpuc.flow.floats import open_float
-    from bpuc.flow.request import make_request
     from bpuc.program import load_program
     from bpuc.report.tool_text import badcase_text
 
     program = load_program(binary)
-    request = make_request(model, **given)
+    request = options.request(model, **given)
     floats = open_float(request, program)
     found, warnings = badcase(floats, program, metric, top, at, samples, request.threads, with_progress("comparing"))
     found.document["warnings"] = tools.warn_all(warnings)

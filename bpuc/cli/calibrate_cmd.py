@@ -36,11 +36,10 @@ def command(model: str | None, output: str, export_qdq: str | None, resume: bool
     from bpuc.base.files import write_together
     from bpuc.calibrate.table import calibration_text
     from bpuc.flow.calibrate import calibrate
-    from bpuc.flow.request import make_request
     from bpuc.flow.stages import qdq_model
     from bpuc.report.values import several
 
-    request = make_request(model, **given)
+    request = options.request(model, **given)
     part = Path(f"{output}.part") if resume else None
     calibration, prepared = calibrate(request, with_progress("calibrating"), part)
     for warning in dict.fromkeys(prepared.ctx.warnings):

@@ -18,11 +18,10 @@ from bpuc.cli import options, ui
 def command(model: str | None, json_to: str | None, **given: Any) -> None:
     """Print every node with its device and reason, and a latency estimate; needs no data."""
     from bpuc.flow.compile import compile_model
-    from bpuc.flow.request import make_request
     from bpuc.perf import estimate
     from bpuc.report.checktable import render_check
 
-    compiled = compile_model(make_request(model, **given))
+    compiled = compile_model(options.request(model, **given))
     report = compiled.program.report
     for warning in report["warnings"]:
         if warning["code"] != "no-data":

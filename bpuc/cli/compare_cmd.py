@@ -31,12 +31,11 @@ def command(
     """
     from bpuc.flow.compare import compare
     from bpuc.flow.floats import open_float
-    from bpuc.flow.request import make_request
     from bpuc.program import load_program
     from bpuc.report.tool_text import compare_text
 
     program = load_program(binary)
-    request = make_request(model, **given)
+    request = options.request(model, **given)
     floats = open_float(request, program)
     document, warnings = compare(floats, program, samples, request.threads, with_progress("comparing"))
     document["warnings"] = tools.warn_all(warnings)

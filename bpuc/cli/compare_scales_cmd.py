@@ -39,9 +39,8 @@ def command(model: str | None, samples: int, test_data: str | None, json_to: str
     Latencies are estimates of the simulated program; accuracy is that of its integers against the float model.
     """
     from bpuc.flow.compare_scales import as_rows, compare_scales
-    from bpuc.flow.request import make_request
 
-    request = make_request(model, **given)
+    request = options.request(model, **given)
     if given["share_scales"] or given["equalize"]:
         ui.warn("--share-scales and --equalize have no effect: all ways are compared")
     found: list[list[str]] = []

@@ -46,12 +46,11 @@ def command(
     from bpuc.base.errors import ConfigError, UsageError
     from bpuc.base.files import check_writable, new_folder, write_together
     from bpuc.flow.compile import compile_model
-    from bpuc.flow.request import make_request
     from bpuc.perf import estimate
     from bpuc.perf.gates import check_gates
     from bpuc.program.container import to_bytes
 
-    request = make_request(model, **given)
+    request = options.request(model, **given)
     to = output or (str(request.config.output) if request.config and request.config.output else None)
     if to is None:
         missing = ConfigError if request.config else UsageError
@@ -59,7 +58,10 @@ def command(
     # working_dir, which the vendor's tools make too
     with new_folder(Path(to).parent) if output is None else nullcontext():
         check_writable(to)
-        options.distinct({"output": to, "report": report}, {"model": str(request.model)})
+        options.distinct(
+            [("-o", to), *((("--report", report),) if report else ())],
+            [request.model, *(request.config.data if request.config else ())],
+        )
         compiled = compile_model(request, with_progress("calibrating"), assume=False)
         program, ctx = compiled.program, compiled.prepared.ctx
         for warning in program.report["warnings"]:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from bpuc.base.errors import FileError, did_you_mean
-from bpuc.base.files import check_writable, real_path
+from bpuc.base.files import check_writable, exists, is_folder, real_path
 from bpuc.cli import ui
+
+if TYPE_CHECKING:
+    from bpuc.flow.request import Request
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -104,12 +108,16 @@ class Command(click.Command):
                     formatter.write_dl(rows)
 
     def invoke(self, ctx: click.Context) -> Any:
-        given = {name: ctx.params.get(name) for name in (*_WRITTEN, *_READ)}
         for name, option in _WRITTEN.items():
-            if given[name] == "-" and name != "json_to":
+            if ctx.params.get(name) == "-" and name != "json_to":
                 raise click.UsageError(f"{option} -: only --json goes to stdout; give a path (./- is a file named -)")
-        distinct({n: given[n] for n in _WRITTEN if given[n] != "-"}, {n: given[n] for n in _READ})
+        distinct(self.written(ctx), [ctx.params.get(name) for name in _READ])
         return super().invoke(ctx)
+
+    def written(self, ctx: click.Context) -> list[tuple[str, str]]:
+        """Option and path of every file that this call is to write, or folder for its files."""
+        given = ((option, ctx.params.get(name)) for name, option in _WRITTEN.items())
+        return [(option, path) for option, path in given if path and path != "-"]
 
 
 def _quiet(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: ARG001
@@ -132,28 +140,54 @@ _SECTIONS = {
 }
 
 _WRITTEN = {"output": "-o", "report": "--report", "json_to": "--json", "html_to": "--html"}
-_WRITTEN |= {"csv_to": "--csv", "trace_to": "--trace"}
-_READ = ("model", "source", "against", "binary", "inputs", "data", "calib", "config")
+_WRITTEN |= {"csv_to": "--csv", "trace_to": "--trace", "export_qdq": "--export-qdq"}
+_READ = ("model", "source", "against", "binary", "inputs", "data", "test_data", "calib", "config")
 
 
-def distinct(written: Mapping[str, str | None], read: Mapping[str, str | None]) -> None:
-    """Outputs that are neither inputs nor each other.
+def distinct(written: Iterable[tuple[str, str | Path]], read: Iterable[str | Path | None]) -> None:
+    """Outputs that are neither inputs, samples in a folder of inputs, nor each other.
 
     Args:
-        written: parameter -> path. read: likewise.
+        written: option and path. read: paths of files and folders.
 
     Raises:
         FileError: naming the option and the file.
     """
-    taken = {real_path(path): "read by this command" for path in read.values() if path}
-    for name, path in written.items():
-        if path:
-            real, option = real_path(path), _WRITTEN[name]
-            if real in taken:
-                raise FileError(
-                    f"{option} {path}: this file is {taken[real]}", want="a file of its own for every output"
-                )
-            taken[real] = f"written by {option} already"
+    want = "a file of its own for every output"
+    inputs = [real_path(path) for path in read if path]
+    taken = dict.fromkeys(inputs, "read by this command")
+    for option, path in written:
+        real = real_path(path)
+        if real in taken:
+            raise FileError(f"{option} {path}: this file is {taken[real]}", want=want)
+        folder = next((f for f in inputs if is_folder(f) and Path(real).is_relative_to(f)), None)
+        if folder is not None and exists(path) and not is_folder(path):
+            from bpuc.data.files import kind_of
+
+            if kind_of(Path(real)):
+                raise FileError(f"{option} {path}: this file is one of the samples in {folder}", want=want)
+        taken[real] = f"written by {option} already"
+
+
+def request(model: str | None, **given: Any) -> Request:
+    """The request of a command; none of its outputs is what the configuration or a template names as input.
+
+    Raises:
+        BpucError: as `make_request`. FileError: an output is an input.
+    """
+    from bpuc.flow.request import make_request
+
+    made = make_request(model, **given)
+    apart_from_inputs(made)
+    return made
+
+
+def apart_from_inputs(made: Request) -> None:
+    """Refuse outputs of the present command that the request reads."""
+    ctx = click.get_current_context()
+    if isinstance(ctx.command, Command):
+        tables = [table.path for table in made.tables]
+        distinct(ctx.command.written(ctx), [made.model, *tables, *(made.config.data if made.config else ())])
 
 
 _SHARED = (

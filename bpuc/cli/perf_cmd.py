@@ -120,7 +120,7 @@ def _estimate(
     from bpuc.flow.estimate import estimate_source, is_binary
     from bpuc.plugins import get_target
 
-    perf = estimate_source(source, march, hardware, given)
+    perf = estimate_source(source, march, hardware, given, options.apart_from_inputs)
     if march and not free and source and is_binary(source) and get_target(march).march != perf["march"]:
         raise click.UsageError(f"{source} is compiled for {perf['march']}, not for {march}")
     return perf
@@ -140,7 +140,7 @@ def _all_marches(
 
     if source and is_binary(source):
         raise click.UsageError(f"{source} is compiled for one march; --march all takes a MODEL.onnx")
-    document = estimate_marches(source, hardware, given)
+    document = estimate_marches(source, hardware, given, options.apart_from_inputs)
     name = Path(source or "model").name
     files = {}
     if html_to:

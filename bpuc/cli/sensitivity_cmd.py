@@ -62,11 +62,10 @@ def command(
     `--template sensitive=DIR/sensitivity.json,topk=5`. Values are rounded in float, with the scales that
     compile would begin with.
     """
-    from bpuc.flow.request import make_request
     from bpuc.flow.sensitivity import sensitivity
     from bpuc.report.tool_text import sensitivity_text
 
-    request = make_request(model, **given)
+    request = options.request(model, **given)
     bars = with_progress("calibrating"), with_progress("measuring")
     document, warnings = sensitivity(request, metric, samples, leave_float, at, *bars, tell=ui.note)
     document["warnings"] = tools.warn_all(warnings)

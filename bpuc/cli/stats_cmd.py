@@ -25,11 +25,10 @@ def command(model: str | None, output: str, samples: int | None, top: int, json_
     standard deviation, percentiles, share of zeros, kurtosis, and the range of every channel; weights included.
     """
     from bpuc.flow.floats import open_float
-    from bpuc.flow.request import make_request
     from bpuc.flow.stats import stats
     from bpuc.report.tool_text import stats_text
 
-    request = make_request(model, **given)
+    request = options.request(model, **given)
     document, warnings = stats(open_float(request), samples, request.threads, with_progress("observing"))
     document["warnings"] = tools.warn_all(warnings)
     name = Path(request.model).name

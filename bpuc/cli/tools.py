@@ -12,7 +12,7 @@ import click
 import numpy as np
 
 from bpuc.base.errors import FileError
-from bpuc.base.files import check_writable, exists, is_folder, new_folder, real_path
+from bpuc.base.files import check_writable, exists, is_folder, new_folder
 from bpuc.cli import options, ui
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -26,13 +26,16 @@ class Command(options.Command):
         model, binary = ctx.params.get("model"), ctx.params.get("binary")
         if binary is not None and Path(str(model)).suffix == ".bpuc" and Path(binary).suffix == ".onnx":
             raise click.UsageError(f"the model comes first: bpuc {self.name} {binary} {model}", ctx)
-        tool, folder, json_to = str(self.name), Path(ctx.params["output"]), ctx.params["json_to"]
-        paths = [folder / n for n in (*(f"{tool}.{kind}" for kind in ("json", "csv", "html")), *_ARRAYS.get(tool, ()))]
-        if json_to not in (None, "-") and real_path(json_to) in {real_path(p) for p in paths}:
-            raise FileError(f"--json {json_to}: -o writes this file already", want="a file of its own for every output")
-        for path in paths if is_folder(folder) else ():
+        for path in self._results(ctx) if is_folder(ctx.params["output"]) else ():
             check_writable(path)
         return super().invoke(ctx)
+
+    def written(self, ctx: click.Context) -> list[tuple[str, str]]:
+        return [*(("-o", str(path)) for path in self._results(ctx)), *super().written(ctx)]
+
+    def _results(self, ctx: click.Context) -> list[Path]:
+        tool, folder = str(self.name), Path(ctx.params["output"])
+        return [folder / n for n in (*(f"{tool}.{kind}" for kind in ("json", "csv", "html")), *_ARRAYS.get(tool, ()))]
 
 
 def _folder(ctx: click.Context, param: click.Parameter, value: str) -> str:  # noqa: ARG001

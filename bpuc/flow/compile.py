@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -146,10 +146,15 @@ def _judge(request: Request, prepared: Prepared, source: DataSource) -> Judge:
     return judge
 
 
-def compile_for_perf(model: str | None, march: str | None, options: Mapping[str, Any]) -> Program:
+def compile_for_perf(
+    model: str | None, march: str | None, options: Mapping[str, Any], look: Callable[[Request], None] | None = None
+) -> Program:
     """A program for the sake of its latency: no data, all scales assumed equal.
 
     Args:
-        options: option -> value as `make_request` takes them.
+        options: option -> value as `make_request` takes them. look: sees the request before any work.
     """
-    return compile_model(make_request(model, march, **options)).program
+    request = make_request(model, march, **options)
+    if look is not None:
+        look(request)
+    return compile_model(request).program

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from bpuc.base.errors import BpucError, ConfigError
 from bpuc.base.files import read_bytes
 from bpuc.flow.compile import compile_for_perf
+from bpuc.flow.request import Request
 from bpuc.perf import estimate
 from bpuc.perf.gates import off_the_bpu
 from bpuc.plugins import get_target, targets
@@ -20,7 +21,11 @@ _ZIP = b"PK\x03\x04"
 
 
 def estimate_source(
-    source: str | None, march: str | None, hardware: Mapping[str, float], options: Mapping[str, Any]
+    source: str | None,
+    march: str | None,
+    hardware: Mapping[str, float],
+    options: Mapping[str, Any],
+    look: Callable[[Request], None] | None = None,
 ) -> dict[str, Any]:
     """perf.json of a binary, or of a model compiled with no data.
 
@@ -29,6 +34,7 @@ def estimate_source(
         source: path of either; None where the configuration file in `options` names the model.
         hardware: hardware numbers to put in the place of the target's.
         options: option -> value as `make_request` takes them; a binary has no use for them.
+        look: sees the request for a model before any work.
 
     Raises:
         ConfigError: an unknown hardware number.
@@ -37,11 +43,16 @@ def estimate_source(
     if source is not None and is_binary(source):
         program = load_program(source)
     else:
-        program = compile_for_perf(source, march, {**options, "hardware": hardware})
+        program = compile_for_perf(source, march, {**options, "hardware": hardware}, look)
     return estimate(program, get_target(program.march).with_given(hardware))
 
 
-def estimate_marches(model: str | None, hardware: Mapping[str, float], options: Mapping[str, Any]) -> dict[str, Any]:
+def estimate_marches(
+    model: str | None,
+    hardware: Mapping[str, float],
+    options: Mapping[str, Any],
+    look: Callable[[Request], None] | None = None,
+) -> dict[str, Any]:
     """One model on every march: ``{"schema", "estimate", "marches": [{"march", "chips", "summary", ...}]}``.
 
     A march that cannot take the model has a null summary and the reason under "error".
@@ -54,7 +65,7 @@ def estimate_marches(model: str | None, hardware: Mapping[str, float], options: 
     for name, target in targets().items():
         row: dict[str, Any] = {"march": name, "chips": list(target.chips), "summary": None, "error": None}
         try:
-            perf = estimate_source(model, name, hardware, options)
+            perf = estimate_source(model, name, hardware, options, look)
         except BpucError as e:
             failed.append(e)
             row["error"] = e.message

@@ -210,7 +210,7 @@ def test_json_does_not_take_the_place_of_a_result(bpuc: Bpuc, model: Path) -> No
     words = [model, "--data", model.parent / "x.npz", "--march", "bayes-e", "-o", out]
     done = bpuc("sensitivity", *words, "--json", out / "sensitivity.html")
     assert done.code == 1
-    assert "-o writes this file already" in done.err
+    assert "this file is written by -o already" in done.err
     assert not list(out.iterdir())
 
 
