@@ -65,7 +65,7 @@ class ConfigError(BpucError):
 
 
 class UsageError(ConfigError):
-    """Something that the command line alone had to name is missing."""
+    """Something that the command line alone had to name is missing, or two of its options exclude each other."""
 
     exit_code = 2
 

@@ -43,7 +43,6 @@ def command(
 
     The binary runs bit-exactly in `bpuc run`; it does not run on a chip.
     """
-    from bpuc.base.errors import ConfigError, UsageError
     from bpuc.base.files import check_writable, new_folder, write_together
     from bpuc.flow.compile import compile_model
     from bpuc.perf import estimate
@@ -53,8 +52,9 @@ def command(
     request = options.request(model, **given)
     to = output or (str(request.config.output) if request.config and request.config.output else None)
     if to is None:
-        missing = ConfigError if request.config else UsageError
-        raise missing("no output was named", hint="give -o X.bpuc, or output_model_file_prefix in the YAML file")
+        raise request.missing(
+            "no output was named", hint="give -o X.bpuc, or output_model_file_prefix in the YAML file"
+        )
     # working_dir, which the vendor's tools make too
     with new_folder(Path(to).parent) if output is None else nullcontext():
         check_writable(to)

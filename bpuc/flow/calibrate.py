@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bpuc import __version__
-from bpuc.base.errors import ConfigError, DataError, FileError
+from bpuc.base.errors import FileError
 from bpuc.calibrate import Calibration, TensorRange, calibrate_graph, load_calibration
 from bpuc.calibrate.cluster import DaskPool
 from bpuc.calibrate.parallel import LocalPool, Pool
@@ -47,7 +47,9 @@ def calibrate(
     prepared = prepare(request)
     source = open_source(request, prepared)
     if source is None:
-        raise DataError("no calibration data were named", hint="use --data PATH, or cal_data_dir in the YAML file")
+        raise request.missing(
+            "no calibration data were named", hint="use --data PATH, or cal_data_dir in the YAML file"
+        )
     partial = None if resume is None else Partial(resume, _identity(request, prepared, source))
     calibration = collect(request, prepared, source, progress, partial)
     _tell_dead(prepared, calibration.tensors)
@@ -249,7 +251,7 @@ def ranges_of(
     if not assume:
         take_file_scales(prepared)
         if not ctx.file_scales:
-            raise ConfigError(
+            raise request.missing(
                 "nothing to choose scales from",
                 want="--calib X.calib.json, --data PATH or --random-data, or a model with Q/DQ nodes",
                 where=str(request.config.path if request.config else request.model),

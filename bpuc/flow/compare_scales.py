@@ -8,7 +8,6 @@ from itertools import islice
 
 import numpy as np
 
-from bpuc.base.errors import DataError
 from bpuc.data import DataSource, open_data
 from bpuc.execute.ort import FloatExecutor
 from bpuc.flow.calibrate import Progress
@@ -56,12 +55,12 @@ def compare_scales(
         look: is shown each variant's name and program.
 
     Raises:
-        DataError: no data were named; accuracy cannot be compared without.
+        ConfigError: no data were named; accuracy cannot be compared without.
     """
     request = replace(request, options=replace(request.options, share_scales="auto", equalize=False))
     prepared, source = calibrated(request, progress)
     if source is None:
-        raise DataError("no data were named", hint="use --data PATH: accuracy is measured on it")
+        raise request.missing("no data were named", hint="use --data PATH: accuracy is measured on it")
     measured = source if test_data is None else open_data(test_data, prepared.inputs, request.config)
     feeds = list(islice(iter(measured), samples))
     wanted = float_outputs(prepared.graph)

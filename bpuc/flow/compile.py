@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from bpuc.base.errors import ConfigError, UsageError
 from bpuc.calibrate.noise import ReaderNoise
 from bpuc.calibrate.twin import Twin, sample_count, spread_samples
 from bpuc.data import DataSource
@@ -65,8 +64,7 @@ def calibrated(
         As `compile_model`.
     """
     if request.march is None:
-        missing = ConfigError if request.config else UsageError
-        raise missing(
+        raise request.missing(
             "no march was named",
             hint="give --march, or model_parameters.march in the YAML file; `bpuc targets` lists them",
         )

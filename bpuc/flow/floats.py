@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from bpuc.base.errors import BpucError, DataError, FileError
+from bpuc.base.errors import BpucError, FileError
 from bpuc.data import DataSource, InputSpec, open_data
 from bpuc.flow.request import Request
 from bpuc.frontend.onnx_import import ImportedModel, import_model
@@ -35,7 +35,8 @@ def open_float(request: Request, program: Program | None = None) -> FloatModel:
         program: of this model; its inputs fix what the file leaves open, and another model is refused.
 
     Raises:
-        FileError: the program was compiled from another model. DataError: no data were named, or they do not fit.
+        FileError: the program was compiled from another model. DataError: the data do not fit.
+        ConfigError: no data were named.
         ModelError: the model cannot be read.
     """
     model = _import(request, {} if program is None else shapes_of(program))
@@ -44,7 +45,7 @@ def open_float(request: Request, program: Program | None = None) -> FloatModel:
     size, batch = (1, {}) if program is None else batch_of(program)
     inputs = [InputSpec(t.name, t.shape, t.dtype.value, size if t.name in batch else 1) for t in model.graph.inputs]
     if request.data is None and not (request.config and request.config.data):
-        raise DataError("no data were named", hint="use --data PATH, or cal_data_dir in the YAML file")
+        raise request.missing("no data were named", hint="use --data PATH, or cal_data_dir in the YAML file")
     source = open_data(request.data, inputs, request.config)
     return FloatModel(model, inputs, source, [*(m for _, m, _ in model.warnings), *source.warnings])
 

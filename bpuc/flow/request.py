@@ -61,6 +61,10 @@ class Request:
     observing: tuple[str, ...] = ()
     tables: tuple[Table, ...] = ()
 
+    def missing(self, what: str, **more: str | None) -> ConfigError:
+        """The error for what nobody named: a fault of the configuration, or of usage where there is none."""
+        return (ConfigError if self.config else UsageError)(what, **more)
+
 
 def make_request(
     model: str | None,
@@ -111,8 +115,8 @@ def make_request(
     """Merge the options of a command with its configuration file.
 
     Raises:
-        UsageError: no model, and no configuration file either.
-        ConfigError: no model in the file, an option that cannot be read, or two options that exclude each other.
+        UsageError: no model, and no configuration file either; two options that exclude each other.
+        ConfigError: no model in the file, or an option that cannot be read.
     """
     known_marches, known_observers = [*targets(), *ALIASES], observer_names()
     c = None
@@ -152,10 +156,10 @@ def make_request(
     if data and random_data:
         raise UsageError("--data and --random-data were both given", want="one of the two")
     if workers and scheduler:
-        raise ConfigError("--workers and --scheduler were both given", want="processes here, or a cluster")
+        raise UsageError("--workers and --scheduler were both given", want="processes here, or a cluster")
     both = set(run_on_cpu) & set(run_on_bpu)
     if both:
-        raise ConfigError(f"{min(both)} is asked for on the CPU and on the BPU", want="--run-on-cpu or --run-on-bpu")
+        raise UsageError(f"{min(both)} is asked for on the CPU and on the BPU", want="--run-on-cpu or --run-on-bpu")
     torn = {*share, *(c.shared if c else ())} & {*keep_scale, *(c.keep_scales if c else ())}
     if torn:
         raise ConfigError(f"{min(torn)} is to share its concat's scale and to keep its own", want="one of the two")

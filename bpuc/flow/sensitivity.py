@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bpuc.base.dtypes import DType
-from bpuc.base.errors import ConfigError, DataError, ModelError, name_hint
+from bpuc.base.errors import ConfigError, ModelError, name_hint
 from bpuc.calibrate.switched import Switch, SwitchedGraph
 from bpuc.config.qconfig import SENSITIVITY_SCHEMA
 from bpuc.flow.calibrate import Progress
@@ -60,11 +60,11 @@ def sensitivity(
         measuring: shows the progress of the measurement, part by part. tell: is told how much there is to measure.
 
     Raises:
-        ConfigError: no march, or no output of that name. DataError: no data. ModelError: nothing to measure.
+        ConfigError: no march, no data, or no output of that name. ModelError: nothing to measure.
     """
     prepared, source = calibrated(request, progress)
     if source is None or request.random_data:
-        raise DataError("no data were named", hint="use --data PATH: sensitivity is measured on it")
+        raise request.missing("no data were named", hint="use --data PATH: sensitivity is measured on it")
     graph = prepared.graph
     tell_unused_shares(quantized_copy(graph, prepared.ctx, passes=()), prepared.ctx)
     outputs = _outputs(graph, output)

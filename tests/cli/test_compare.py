@@ -137,7 +137,7 @@ def test_removed_ends_are_compared_behind_them(bpuc: Bpuc, tmp_path: Path) -> No
     ("case", "code", "said"),
     [
         ("other model", 1, "was compiled from another model"),
-        ("no data", 1, "no data were named"),
+        ("no data", 2, "no data were named"),
         ("nan", 1, "holds NaN or infinity"),
         ("shape", 1, "[8, 1, 3, 16, 15]"),
         ("no binary", 1, "cannot read"),

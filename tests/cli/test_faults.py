@@ -92,7 +92,7 @@ FAULTS: dict[str, tuple[Callable[[Path], Words], int, tuple[str, ...]]] = {
     "no sample": (with_data(lambda f: array(f, image=image(shape=(0, 1, 3, 16, 16)))), 1, ()),
     "NaN": (with_data(lambda f: array(f, image=image(np.nan))), 1, ("image", "NaN")),
     "infinity": (with_data(lambda f: array(f, image=image(np.inf))), 1, ("image",)),
-    "no source of scales": (lambda _: [MODEL, "--march", "bayes-e"], 1, ("--data",)),
+    "no source of scales": (lambda _: [MODEL, "--march", "bayes-e"], 2, ("--data",)),
     "no march": (lambda _: [MODEL, "--data", DATA], 2, ("--march",)),
     "unknown march": (lambda _: [MODEL, "--march", "bayes-f", "--data", DATA], 2, ("bayes-f", "bayes-e")),
     "chip for march": (lambda _: [MODEL, "--march", "x5", "--data", DATA], 2, ("did you mean 'bayes-e'?", "(X5)")),
@@ -117,7 +117,7 @@ FAULTS: dict[str, tuple[Callable[[Path], Words], int, tuple[str, ...]]] = {
     ),
     "weights along another axis": (edited("weights", "conv3.weight", "axis", value=3), 1, ("conv3.weight", "axis 3")),
     "a scale beyond float32": (options("--fixed-scale", "image=1e300"), 1, ("1e300", "float32")),
-    "CPU and BPU": (options("--run-on-cpu", "Selu", "--run-on-bpu", "Selu"), 1, ("Selu",)),
+    "CPU and BPU": (options("--run-on-cpu", "Selu", "--run-on-bpu", "Selu"), 2, ("Selu",)),
     "bits that are no number": (options("--max-bits-lost", "nan"), 2, ("nan",)),
     "a gate that is no number": (options("--max-latency-ms", "nan"), 2, ("nan",)),
     "too many threads": (options("--threads", "100000"), 2, ("256",)),
@@ -298,3 +298,38 @@ def test_names_of_a_model_cannot_steer_the_terminal(bpuc: Bpuc, tmp_path: Path) 
     assert done.code == 1
     assert "red\\x1b[31m节点" in done.err
     assert "\x1b" not in done.err
+
+
+@pytest.mark.parametrize("in_yaml", [False, True], ids=["usage", "configuration"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "calibrate -o NEW",
+        "compile --march bayes-e -o NEW",
+        "compare-scales --march bayes-e",
+        "sensitivity --march bayes-e -o NEW",
+        "stats -o NEW",
+        "check",
+        "perf",
+    ],
+)
+def test_what_nobody_named_is_a_fault_of_usage_or_of_the_configuration(
+    bpuc: Bpuc, tmp_path: Path, words: str, in_yaml: bool
+) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text(f"model_parameters: {{onnx_model: {MODEL}}}\n")
+    command, *more = words.replace("NEW", str(tmp_path / "new")).split()
+    done = bpuc(command, MODEL, *more, *(["-c", config] if in_yaml else []))
+    assert (done.code, "error[config]" in done.err, "named" in done.err or "nothing to choose" in done.err) == (
+        1 if in_yaml else 2,
+        True,
+        True,
+    ), done.err
+    assert not (tmp_path / "new").exists()
+
+
+def test_options_that_exclude_each_other_are_a_fault_of_usage(bpuc: Bpuc, tmp_path: Path) -> None:
+    words = ("compile", MODEL, "--march", "bayes-e", "-o", tmp_path / "x.bpuc")
+    for more in (("--data", DATA, "--random-data"), ("--data", DATA, "--workers", 2, "--scheduler", "tcp://h:1")):
+        done = bpuc(*words, *more)
+        assert (done.code, "both given" in done.err) == (2, True), done.err

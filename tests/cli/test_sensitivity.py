@@ -164,7 +164,7 @@ def test_the_same_bytes(bpuc: Bpuc, model: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "code", "said"),
     [
-        ([], 1, "no data were named"),
+        ([], 2, "no data were named"),
         (["--random-data"], 2, "No such option"),
         (["--data", "x.npz", "--at", "q"], 1, "no output 'q'"),
         (["--data", "x.npz", "--run-on-cpu", "Conv", "--run-on-cpu", "Relu", "--run-on-cpu", "Sigmoid"], 1, "no op of"),

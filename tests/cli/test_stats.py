@@ -104,10 +104,12 @@ def test_what_stands_out_is_named(bpuc: Bpuc, odd: Path) -> None:
     assert "log: 1 values" in done.out
 
 
-@pytest.mark.parametrize(("more", "said"), [([], "no data were named"), (["--data", "none.npz"], "cannot read data")])
-def test_faults(bpuc: Bpuc, tmp_path: Path, more: list[str], said: str) -> None:
+@pytest.mark.parametrize(
+    ("more", "code", "said"), [([], 2, "no data were named"), (["--data", "none.npz"], 1, "cannot read data")]
+)
+def test_faults(bpuc: Bpuc, tmp_path: Path, more: list[str], code: int, said: str) -> None:
     done = bpuc("stats", MODEL, *more, "-o", tmp_path / "o")
-    assert done.code == 1
+    assert done.code == code
     assert said in done.err
     assert not (tmp_path / "o").exists()
     assert bpuc("stats", "-o", tmp_path / "o", "--data", DATA).code == 2
