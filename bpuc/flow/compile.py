@@ -22,6 +22,7 @@ from bpuc.flow.request import Request, make_request
 from bpuc.flow.schedule import best_program
 from bpuc.flow.shares import tell_unused_shares
 from bpuc.flow.stages import keep_quantized_stages
+from bpuc.flow.unused import tell_unmeasured
 from bpuc.ir import Graph, Op
 from bpuc.lower import lower
 from bpuc.ops.base import Array
@@ -92,6 +93,8 @@ def compile_prepared(request: Request, prepared: Prepared, source: DataSource | 
         afford(request, prepared)
         if ctx.options.effort >= 1:
             ctx.layers = partial(_layers, source, ctx.options.effort, graph.copy())
+    else:
+        tell_unmeasured(request, ctx)
     keep_quantized_stages(request, prepared)
     rows += run_pipeline(
         graph, pipeline("place"), ctx, dump_dir=request.dump_dir, first=len(rows), probe=prepared.probe

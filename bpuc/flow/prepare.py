@@ -17,6 +17,7 @@ from bpuc.flow.request import Request
 from bpuc.flow.subgraphs import rules_of_subgraphs
 from bpuc.flow.tables import check_tables
 from bpuc.flow.twice import tell_twice_in_model
+from bpuc.flow.unused import tell_unused
 from bpuc.frontend.onnx_export import export_float
 from bpuc.frontend.onnx_import import ImportedModel, import_model
 from bpuc.ir import Graph, Tensor
@@ -74,10 +75,7 @@ def prepare(request: Request, host_values: bool = False, batch: int = 1, roundin
         ctx.warn("output-nodes", f"{name} leads to none of output_nodes and is not there", name)
     for text in request.overruled:
         ctx.warn("given-twice", text)
-    if ctx.options.share_scales == "never":
-        for option, named in (("--share", options.shared), ("--keep-scale", options.keep_scales)):
-            for name in named:
-                ctx.warn("share", f"{option} {name} has no effect with --share-scales never", name)
+    tell_unused(replace(request, options=options), ctx)
     check_tables(request, graph, model.sha256, ctx)
     ctx.matches = find_matches(graph, (*rules_of_subgraphs(graph, request.config), *options.rules))
     ctx.known_types = {n for op in graph for n in (op.kind, op.onnx_type)}
@@ -85,10 +83,6 @@ def prepare(request: Request, host_values: bool = False, batch: int = 1, roundin
     tell_twice_in_model(graph, request.config, ctx)
     for word in request.unused_templates:
         ctx.warn("template", f"template {word} has no effect: one before it says something of every op")
-    if request.unused_balance:
-        ctx.warn(
-            "balance", f"the balance factor has no effect with compile mode {request.compile_mode}, only with balance"
-        )
     keep_stage(request, "original_float_model", graph)
     names = {t.name for t in graph.tensors()}
     _check_tensors(graph, request, names)

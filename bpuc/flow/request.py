@@ -32,6 +32,7 @@ class Request:
     optimize: -O0 to -O3. compile_mode: latency, bandwidth or balance; balance: 0 (bandwidth) to 100 (latency).
     unused_balance: balance was given, with a mode that takes none. overruled: two settings for one name, in words.
     observing: options of the command line that act only where thresholds are observed. tables: of the templates.
+    switched_on: switches for accuracy that were asked for by name.
     """
 
     model: Path
@@ -60,6 +61,7 @@ class Request:
     overruled: tuple[str, ...] = ()
     observing: tuple[str, ...] = ()
     tables: tuple[Table, ...] = ()
+    switched_on: tuple[str, ...] = ()
 
     def missing(self, what: str, **more: str | None) -> ConfigError:
         """The error for what nobody named: a fault of the configuration, or of usage where there is none."""
@@ -236,6 +238,19 @@ def make_request(
             *(f"{r.source}:observer={r.observer}" for r in asked if r.observer is not None),
             *(f"{r.source}:share_observer_with={r.share_observer_with}" for r in asked if r.share_observer_with),
             *(("--tune-thresholds",) if tune_thresholds else ()),
+            *((f"--workers {workers}",) if workers else ()),
+            *((f"--scheduler {scheduler}",) if scheduler else ()),
+        ),
+        switched_on=tuple(
+            name
+            for name, given, in_file in (
+                ("channel-scales", channel_scales, c and c.channel_scales),
+                ("bias-correction", bias_correction, c and c.bias_correction),
+                ("auto-int16", auto_int16, c and c.auto_int16),
+                ("adaptive-rounding", adaptive_rounding, c and c.adaptive_rounding),
+                ("weight-clipping", weight_clipping, c and c.weight_clipping),
+            )
+            if (given if given is not None else in_file)
         ),
         tables=templates.tables,
     )

@@ -77,5 +77,5 @@ def test_other_samples_for_accuracy(bpuc: Bpuc, model: Path) -> None:
 
 def test_no_data_no_comparison(bpuc: Bpuc, model: Path) -> None:
     done = bpuc("compare-scales", model, "--march", "bayes-e")
-    assert done.code == 1
+    assert done.code == 2
     assert "--data" in done.err

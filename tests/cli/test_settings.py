@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -197,3 +198,63 @@ def test_a_table_of_another_model_or_march(bpuc: Bpuc, folder: Path) -> None:
         assert done.code == 1
         assert "sensitivity.json: the model has no conv2" in done.err
         assert "measured on another model" in done.err
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ("--max-bits-lost 1 --share-scales never", "--max-bits-lost has no effect with --share-scales never"),
+        ("--max-bits-lost 1 --share-scales always", "--max-bits-lost has no effect with --share-scales always"),
+        ("--effort 0 --channel-scales", "--channel-scales has no effect at effort 0, only from 1 on"),
+        ("--effort 0 --bias-correction", "--bias-correction has no effect at effort 0, only from 1 on"),
+        ("--effort 0 --auto-int16", "--auto-int16 has no effect at effort 0, only from 1 on"),
+        ("--adaptive-rounding", "--adaptive-rounding has no effect at effort 1, only from 2 on"),
+        ("--weight-clipping", "--weight-clipping has no effect at effort 1, only from 2 on"),
+        ("--max-latency-loss 5 --no-auto-int16", "--max-latency-loss has no effect with --no-auto-int16"),
+        ("--max-latency-loss 5 --effort 0", "--max-latency-loss has no effect at effort 0"),
+        ("-O 2 --compile-mode bandwidth", "compile mode bandwidth has no effect at -O2, only at -O3"),
+        ("--calib m.calib.json --workers 2", "--workers 2 has no effect: the thresholds stand in m.calib.json"),
+        (
+            "--calib m.calib.json --scheduler tcp://h:1",
+            "--scheduler tcp://h:1 has no effect: the thresholds stand in m.calib.json",
+        ),
+    ],
+)
+def test_settings_with_nothing_to_do_are_told_and_change_nothing(bpuc: Bpuc, settings: str, said: str) -> None:
+    """That the warning is true: the bytes are those of a compile without the setting that it names."""
+    words = ["compile", "m.onnx", "--march", "nash-e", "--data", "x.npz"]
+    given = settings.split()
+    done = bpuc(*words, *given, "-o", "with.bpuc")
+    assert done.code == 0, done.err
+    assert done.err.count("has no effect") == 1, done.err
+    assert said in done.err
+    named = next(w for w in given if w in (said.split()[0], "--compile-mode"))
+    at = given.index(named)
+    takes_none = at + 1 == len(given) or given[at + 1].startswith("--")
+    assert bpuc(*words, *given[:at], *given[at + (1 if takes_none else 2) :], "-o", "without.bpuc").code == 0
+    parts = [_parts(Path(name)) for name in ("with.bpuc", "without.bpuc")]
+    assert parts[0] == parts[1]
+
+
+def _parts(path: Path) -> dict[str, bytes]:
+    """Constants, program and schedule of a binary; its report holds the warning."""
+    with zipfile.ZipFile(path) as z:
+        return {name: z.read(name) for name in ("constants.bin", "program.bin", "schedule.bin")}
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    "settings", ["--max-bits-lost 1", "--effort 2 --adaptive-rounding", "--workers 2", "--effort 1"]
+)
+def test_settings_that_act_are_not_told(bpuc: Bpuc, settings: str) -> None:
+    done = bpuc("compile", "m.onnx", "--march", "nash-e", "--data", "x.npz", *settings.split(), "-o", "m.bpuc")
+    assert (done.code, "has no effect" in done.err) == (0, False), done.err
+
+
+@pytest.mark.usefixtures("folder")
+def test_settings_that_go_by_measured_error_are_told_without_data(bpuc: Bpuc) -> None:
+    done = bpuc("check", "m.onnx", "--march", "nash-e", "--equalize", "--max-latency-loss", "5")
+    assert done.code == 0
+    for option in ("--equalize", "--max-latency-loss"):
+        assert f"{option} has no effect without data" in done.err + done.out
