@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bpuc.report import values as v
@@ -49,8 +49,9 @@ def render_against(perf: Mapping[str, Any], name: str, width: int = 80, top: int
             for o in ops[:top]
         ]
         head = ["name", "op", "where", "us before", "us now", "change"]
+        shown = f"{top} of {len(ops)}" if len(ops) > top else str(len(ops))
         parts.append(
-            wrap(f"changed ops ({len(ops)}, {other['unchanged']} as before), largest change first", width)
+            wrap(f"changed ops ({shown}, {other['unchanged']} as before), largest change first", width)
             + "\n"
             + table(head, lines, [False, False, False, True, True, True], width, 1)
         )
@@ -59,14 +60,18 @@ def render_against(perf: Mapping[str, Any], name: str, width: int = 80, top: int
     for key, words in (("rescales_removed", "rescales gone"), ("rescales_added", "new rescales")):
         if other[key]:
             us = v.time(v.total(other[key], "latency_us"))
-            names = ", ".join(v.clean(o["name"]) for o in other[key][:top])
+            names = _names([o["name"] for o in other[key]], top)
             parts.append(wrap(f"{len(other[key])} {words}, {us}: {names}", width, "  "))
     for key, words in (("to_bpu", "moved to the BPU"), ("to_cpu", "moved to the CPU")):
         if other[key]:
-            parts.append(
-                wrap(f"{len(other[key])} ops {words}: {', '.join(map(v.clean, other[key][:top]))}", width, "  ")
-            )
+            parts.append(wrap(f"{len(other[key])} ops {words}: {_names(other[key], top)}", width, "  "))
     return "\n\n".join(parts) + "\n"
+
+
+def _names(names: Sequence[str], top: int) -> str:
+    """The first `top`, and how many there are besides."""
+    more = f" and {len(names) - top} more" if len(names) > top else ""
+    return ", ".join(map(v.clean, names[:top])) + more
 
 
 def _us(us: float | None) -> str:

@@ -71,7 +71,7 @@ def test_several_processes_write_the_bytes_of_one(bpuc: Bpuc, tmp_path: Path) ->
 def test_processes_and_a_cluster_exclude_each_other(bpuc: Bpuc, tmp_path: Path) -> None:
     words = ["calibrate", MODEL, "--data", DATA, "--workers", "2", "--scheduler", "tcp://127.0.0.1:1"]
     done = bpuc(*words, "-o", tmp_path / "x.json")
-    assert done.code == 1
+    assert done.code == 2
     assert "--workers and --scheduler were both given" in done.err
 
 

@@ -102,3 +102,17 @@ def test_documents_of_strangers(make):
     assert "<script>window" not in page
     assert page.count("<script") == 2
     assert all(c == "\n" or c.isprintable() for c in render_against(perf, HOSTILE[6]))
+
+
+def test_lists_that_are_cut_say_how_much_is_missing(builds):
+    """Five of seven names, and that two are not shown."""
+    perf, before = builds
+    row = next(o for o in before["ops"] if o["name"] == "_hz_old_rescale_0")
+    for i in range(1, 7):
+        before["ops"].append({**row, "name": f"_hz_old_rescale_{i}"})
+    perf["against"] = compare(perf, before, "old.bpuc")
+    flat = " ".join(render_against(perf, "new.bpuc", 80, 5).split())
+    gone = flat[flat.index("7 rescales gone") :].split(" us: ")[1]
+    assert gone.count("_hz_old_rescale_") == 5
+    assert gone.split("_rescale_4")[1].startswith(" and 2 more")
+    assert f"changed ops (5 of {len(perf['against']['ops'])}, " in flat

@@ -301,3 +301,15 @@ def test_two_thousand_ops_sort_filter_and_zoom(open_page):
     browser.execute_script("bpucReport.graphFit(); bpucReport.select(1500, 'x')")
     assert browser.execute_script("return bpucReport.nodes") == 2000
     assert browser.execute_script("return bpucReport.span") > 0
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_labels_of_narrow_tables_stay_in_their_rows(open_page, lang):
+    """No label of a cell reaches into the cell below it."""
+    browser = open_page(render_html(realistic(), "m"), 390)
+    if lang == "zh":
+        js(browser, "document.getElementById('lang').click()")
+    low = js(browser, "return [...document.querySelectorAll('.list .lab')].filter((e) => e.offsetHeight).map((e) => "
+             "e.getBoundingClientRect().bottom - e.parentElement.getBoundingClientRect().bottom)")  # fmt: skip
+    assert len(low) > 20
+    assert max(low) <= 0.5
