@@ -8,7 +8,7 @@ is rounded to its scale here too; sums are float32, so the last bit of an accumu
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -58,17 +58,33 @@ def _last_uses(graph: Graph) -> dict[Tensor, int]:
     return {t: p for t, p in last.items() if t not in graph.outputs}
 
 
+@dataclass
+class Error:
+    """Sums of squares over the samples, in the units of the model.
+
+    power: of the float values. noise: of the difference to them. own: of what rounding to the tensor's scale adds.
+    """
+
+    power: float = 0.0
+    noise: float = 0.0
+    own: float = 0.0
+
+
 class Twin:
     """Runs both graphs.
 
     Args:
         plain: the graph in float, before scales moved into weights. samples: input name -> array.
+
+    Attributes:
+        errors: what `walk` saw of each result, by name, in the order of the ops.
     """
 
     def __init__(self, plain: Graph, samples: Sequence[Mapping[str, Array]]):
         self._plain = {op.name: op for op in plain}
         self._samples = samples
         self._sessions: Sessions = {}
+        self.errors: dict[str, Error] = {}
 
     def walk(self, graph: Graph, visit: Visit | None = None) -> list[tuple[Array, ...]]:
         """Run the placed and scaled `graph`; `visit` sees every op with weights before its result is used.
@@ -113,6 +129,7 @@ class Twin:
             for t, a, b in zip(op.outputs, plain, quantized):
                 want[t.name].append(a)
                 got[t].append(rounded(b, t.quant) if inside and t.quant is not None else b)
+                self._see(t, a, b, got[t][-1])
         self._sessions.clear()
 
     def _weighted(
@@ -167,6 +184,28 @@ class Twin:
         self._sessions.clear()
         clamped = [_clamped(op, v) for v in results]
         got[op.out] = [rounded(v, op.out.quant) for v in clamped] if op.out.quant is not None else clamped
+        for a, b, c in zip(want[op.out.name], clamped, got[op.out]):
+            self._see(op.out, a, b, c)
+
+    def _see(self, t: Tensor, want: Array, before: Array, got: Array) -> None:
+        """Add a sample's errors of `t`: `before` is what the op gives, `got` that on the tensor's scale."""
+        if not t.dtype.is_float:
+            return
+        error = self.errors.setdefault(t.name, Error())
+        gain = _gain(t) if set(t.gain) != {1.0} else None
+        error.power += _energy(want)
+        error.noise += _energy((got if gain is None else got / gain) - want)
+        error.own += 0.0 if got is before else _energy(got - before if gain is None else (got - before) / gain)
+
+
+def _energy(x: Array) -> float:
+    """Sum of squares, also of values that float32 cannot square, or that are not finite."""
+    flat = x.ravel()
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = float(np.dot(flat, flat))
+        if np.isfinite(found):
+            return found
+        return float(np.square(np.nan_to_num(flat.astype(np.float64), posinf=1e18, neginf=-1e18)).sum())
 
 
 def _stored(graph: Graph, t: Tensor, value: Array) -> Array:

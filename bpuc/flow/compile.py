@@ -12,6 +12,7 @@ from bpuc.calibrate.twin import Twin, sample_count, spread_samples
 from bpuc.data import DataSource
 from bpuc.flow.batch import in_batches
 from bpuc.flow.calibrate import Progress, open_source, ranges_of
+from bpuc.flow.far_outputs import tell_far_outputs
 from bpuc.flow.images import image_inputs
 from bpuc.flow.judge import OutputJudge, affordable, most_trials
 from bpuc.flow.prepare import Prepared, prepare
@@ -92,7 +93,7 @@ def compile_prepared(request: Request, prepared: Prepared, source: DataSource | 
         measure(request, prepared, source)
         afford(request, prepared)
         if ctx.options.effort >= 1:
-            ctx.layers = partial(_layers, source, ctx.options.effort, graph.copy())
+            ctx.layers = partial(_layers, source, ctx, graph.copy())
     else:
         tell_unmeasured(request, ctx)
     keep_quantized_stages(request, prepared)
@@ -126,9 +127,12 @@ def _measure(source: DataSource, threads: int | None, graph: Graph, readers: lis
     return ReaderNoise(graph, source, readers, threads).increase_db
 
 
-def _layers(source: DataSource, effort: int, plain: Graph, graph: Graph, visit: Visit) -> list[tuple[Array, ...]]:
-    samples = spread_samples(source, source.samples, sample_count(graph, effort))
-    return Twin(plain, samples).walk(graph, visit)
+def _layers(source: DataSource, ctx: PassContext, plain: Graph, graph: Graph, visit: Visit) -> list[tuple[Array, ...]]:
+    samples = spread_samples(source, source.samples, sample_count(graph, ctx.options.effort))
+    twin = Twin(plain, samples)
+    outputs = twin.walk(graph, visit)
+    tell_far_outputs(graph, ctx, twin.errors)
+    return outputs
 
 
 def _trial(source: DataSource, threads: int | None, graph: Graph, readers: list[Op]) -> Trial:
