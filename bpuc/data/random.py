@@ -13,6 +13,7 @@ from bpuc.base.errors import DataError
 from bpuc.data.source import DataSource, InputSpec
 
 ELEMENTS = 1 << 25  # of all samples: a second or two to make and to look at
+PIECE = 1 << 20  # elements made at a time: they are made as doubles
 
 
 class RandomSource(DataSource):
@@ -31,7 +32,12 @@ class RandomSource(DataSource):
 def _random(rng: np.random.Generator, spec: InputSpec) -> npt.NDArray[Any]:
     kind = np.dtype(spec.dtype).kind
     if kind == "f":
-        return rng.uniform(-1, 1, spec.shape)
+        array = np.empty(spec.shape, np.float32)
+        flat = array.reshape(-1)
+        for start in range(0, flat.size, PIECE):
+            piece = flat[start : start + PIECE]
+            piece[:] = rng.uniform(-1, 1, piece.size)
+        return array
     return rng.integers(0, 2 if kind == "b" else 128, spec.shape)
 
 
