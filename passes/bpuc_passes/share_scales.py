@@ -237,12 +237,13 @@ def _seen(decision: Decision, tensor: Tensor) -> float:
 
 def _tell_coarse(decision: Decision, group: list[ScaleClass], shared: float) -> None:
     for c in group:
-        ratio = shared / decision.own[c.index]
-        if math.log2(ratio) >= TELL_BITS:
-            name = c.tensors[0].name
+        ratio, name = shared / decision.own[c.index], c.tensors[0].name
+        qmax = (DType.INT16 if name in decision.ctx.int16 else DType.INT8).qmax
+        # 16 bits have enough levels for members that 8 would ruin
+        if math.log2(ratio * DType.INT8.qmax / qmax) >= TELL_BITS:
             decision.ctx.warn(
                 "coarse-member",
                 f"{name} has a range {ratio:.3g} times smaller than its concat group: the ratio costs it "
-                f"{math.log2(ratio):.1f} bits of precision ({127 / ratio:.0f} of 127 levels are left)",
+                f"{math.log2(ratio):.1f} bits of precision ({qmax / ratio:.0f} of {qmax} levels are left)",
                 name,
             )
