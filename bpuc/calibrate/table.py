@@ -94,7 +94,7 @@ def load_calibration(path: str | os.PathLike[str]) -> Calibration:
     """
     raw = read_bytes(path, "the calibration file")
     try:
-        value = json.loads(raw.decode("utf-8"), parse_constant=_no_constant)
+        value = json.loads(raw.decode("utf-8-sig"), parse_constant=_no_constant, object_pairs_hook=_no_pairs)
         json.dumps(value, ensure_ascii=False).encode()  # halves of a character, which no file can be written with
         if not isinstance(value, dict) or value.get("schema") != SCHEMA:
             found = value.get("schema") if isinstance(value, dict) else type(value).__name__
@@ -103,11 +103,14 @@ def load_calibration(path: str | os.PathLike[str]) -> Calibration:
             str(value["model_sha256"]),
             str(value["observer"]),
             dict(value["options"]),
-            int(value["samples"]),
+            _whole(value["samples"], "the number of samples", path),
             str(value["data_sha256"]),
             {name: _tensor(name, entry, path) for name, entry in value["tensors"].items()},
             {
-                name: ([_positive(t, f"weight {name}", path) for t in e["threshold"]], int(e["axis"]))
+                name: (
+                    [_positive(t, f"weight {name}", path) for t in e["threshold"]],
+                    _whole(e["axis"], f"axis of weight {name}", path),
+                )
                 for name, e in value.get("weights", {}).items()
             },
         )
@@ -140,6 +143,21 @@ def _fault(e: Exception) -> str:
 
 def _no_constant(text: str) -> float:
     raise ValueError(f"it holds {text}")
+
+
+def _no_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object, where no name stands twice: of an entry that was copied by hand one would be passed over."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(n for n in names if names.count(n) > 1)!r} stands there twice")
+    return found
+
+
+def _whole(value: Any, what: str, path: str | os.PathLike[str]) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise FileError(f"{path}: {what} is {value!r}", want="a whole number from 0 up")
+    return value
 
 
 def _positive(value: Any, what: str, path: str | os.PathLike[str]) -> float:

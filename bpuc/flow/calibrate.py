@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bpuc import __version__
-from bpuc.base.errors import FileError
+from bpuc.base.errors import FileError, did_you_mean
 from bpuc.calibrate import Calibration, TensorRange, calibrate_graph, load_calibration
 from bpuc.calibrate.cluster import DaskPool
 from bpuc.calibrate.parallel import LocalPool, Pool
@@ -234,6 +234,7 @@ def ranges_of(
         if lacking and source is not None:
             fresh = collect(request, prepared, source, progress)
             _take(ctx, {n: fresh.tensors[n] for n in lacking})
+        _tell_unknown(request, prepared, calibration)
         _check_weights(request, prepared, calibration)
         _take(ctx, calibration.tensors)
         ctx.samples = calibration.samples
@@ -271,6 +272,20 @@ def _tell_unobserved(request: Request, ctx: PassContext, why: str, lacking: int 
     for option in request.observing:
         acts = f"acts on the {lacking} tensors alone that it lacks" if lacking else "has no effect"
         ctx.warn("observer", f"{option} {acts}: {why}")
+
+
+def _tell_unknown(request: Request, prepared: Prepared, calibration: Calibration) -> None:
+    """Warn of entries for tensors that the model has not, which a person has written: nothing takes them."""
+    ctx, o = prepared.ctx, request.options
+    if o.output_nodes or o.remove_types or o.remove_names:
+        return  # the model has more tensors than are there now
+    known = dict.fromkeys([*(t.name for t in prepared.graph.tensors()), *sorted(ctx.fused)])
+    for name in (*calibration.tensors, *calibration.weights):
+        if name not in known:
+            hint = did_you_mean(name, list(known))
+            ctx.warn(
+                "calibration", f"{request.calib}: {name} is no tensor of the model" + (f"; {hint}" if hint else "")
+            )
 
 
 def _check_weights(request: Request, prepared: Prepared, calibration: Calibration) -> None:

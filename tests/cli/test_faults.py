@@ -333,3 +333,29 @@ def test_options_that_exclude_each_other_are_a_fault_of_usage(bpuc: Bpuc, tmp_pa
     for more in (("--data", DATA, "--random-data"), ("--data", DATA, "--workers", 2, "--scheduler", "tcp://h:1")):
         done = bpuc(*words, *more)
         assert (done.code, "both given" in done.err) == (2, True), done.err
+
+
+def test_a_calibration_edited_by_hand(bpuc: Bpuc, tmp_path: Path) -> None:
+    file = tmp_path / "m.calib.json"
+    assert bpuc("calibrate", MODEL, "--data", DATA, "-o", file).code == 0
+    whole = file.read_text(encoding="utf-8")
+    words = ("compile", MODEL, "--march", "bayes-e", "--calib", file, "-o", tmp_path / "x.bpuc")
+
+    def compiled(text: str, mark: str = "") -> Any:
+        file.write_text(mark + text, encoding="utf-8")
+        return bpuc(*words)
+
+    assert compiled(whole, "\ufeff").code == 0  # as some editors save it
+    raw = (tmp_path / "x.bpuc").read_bytes()
+    done = compiled(whole.replace('"conv3": {', '"conv3": {"threshold": 9.0}, "conv3": {', 1))
+    assert (done.code, "'conv3' stands there twice" in done.err) == (1, True), done.err
+    assert (tmp_path / "x.bpuc").read_bytes() == raw
+    done = compiled(whole.replace('"samples": 8', '"samples": -8', 1))
+    assert (done.code, "the number of samples is -8" in done.err) == (1, True), done.err
+    done = compiled(whole.replace('"axis": 0', '"axis": "x"', 1))
+    assert (done.code, "axis of weight conv0.weight is 'x'" in done.err) == (1, True), done.err
+    document = json.loads(whole)
+    document["tensors"]["convv3"] = {**document["tensors"]["conv3"], "threshold": 9.0}
+    done = compiled(json.dumps(document))
+    assert (done.code, "convv3 is no tensor of the model; did you mean 'conv3'" in done.err) == (0, True), done.err
+    assert "no tensor of the model" not in compiled(whole).err
