@@ -32,6 +32,7 @@ class DaskPool:
         try:
             import dask
             from distributed import Client
+            from distributed.comm import get_address_host_port
         except ImportError as e:
             raise ConfigError("--scheduler needs Dask", hint="pip install 'bpuc[dask]'") from e
         # blocks of samples travel inside tasks, so that none is lost with a worker; that is what the warning is about
@@ -39,6 +40,7 @@ class DaskPool:
         self._threads = threads or 1
         self._client: Any
         try:
+            cast(Any, get_address_host_port)(address)  # a client with an address that is none waits at exit
             self._client = cast(Any, Client)(address, timeout=10, set_as_default=False)
         except (OSError, TimeoutError, ValueError) as e:
             raise ConfigError(

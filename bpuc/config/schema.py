@@ -22,6 +22,8 @@ Text = Annotated[str, BeforeValidator(values.text)]
 Names = Annotated[tuple[str, ...], BeforeValidator(values.names)]
 Words = Annotated[tuple[str, ...], BeforeValidator(values.words)]
 Number = Annotated[float, BeforeValidator(values.number)]
+Whole = Annotated[int, BeforeValidator(values.no_flag)]
+Amount = Annotated[float, BeforeValidator(values.no_flag)]
 Fraction = Annotated[float, BeforeValidator(values.fraction)]
 Scale = Annotated[float, BeforeValidator(values.scale)]
 Dtype = Annotated[str, BeforeValidator(values.dtype)]
@@ -157,8 +159,8 @@ class CompilerParameters(Section):
 
     compile_mode: Literal["latency", "bandwidth", "balance"] | None = taken("latency, bandwidth or balance")
     optimize_level: Literal["O0", "O1", "O2", "O3"] | None = taken("effort of the compiler, O0 to O3")
-    core_num: int | None = taken("number of BPU cores", ge=1, le=4)
-    balance_factor: float | None = taken("with balance: 0 is bandwidth, 100 latency [50]", ge=0, le=100)
+    core_num: Whole | None = taken("number of BPU cores", ge=1, le=4)
+    balance_factor: Amount | None = taken("with balance: 0 is bandwidth, 100 latency [50]", ge=0, le=100)
     debug: Any = noted("the binary always holds what the reports need", True, False)
     input_source: dict[Text, Text] | None = taken(
         "input -> ddr, pyramid or resizer; the last two, for nv12 and gray, hand over pixels at no time; without it by "
@@ -241,21 +243,21 @@ class BpucSection(Section):
     share: Names | None = taken("tensors that take their concat's scale, whatever they lose")
     keep_scale: Names | None = taken("tensors that keep their own scale at concats")
     qat_scales: Literal["fold", "strict"] | None = taken("how scales in the model file (Q/DQ) are kept")
-    max_bits_lost: float | None = taken(
+    max_bits_lost: Amount | None = taken(
         "most bits that other readers of a tensor may lose to a shared scale; without it 1.5, more where measured", ge=0
     )
     equalize: bool | None = taken("whether range ratios of concat branches move into weights")
     high_precision_outputs: bool | None = taken(
         "whether a last Conv or MatMul leaves its int32 accumulator; true without it"
     )
-    effort: int | None = taken("work spent on accuracy, 0 to 3; 1 without it", ge=0, le=3)
+    effort: Whole | None = taken("work spent on accuracy, 0 to 3; 1 without it", ge=0, le=3)
     tune_thresholds: bool | None = taken("thresholds by the error at their readers")
     channel_scales: bool | None = taken("scales a channel where they are free")
     bias_correction: bool | None = taken("whether biases take the mean rounding error")
     adaptive_rounding: bool | None = taken("weights rounded by the error of the result, from effort 2 on")
     weight_clipping: bool | None = taken("scales of weights by the error of the result, from effort 2 on")
     auto_int16: bool | None = taken("int16 where 8 bits cost most, from effort 1 on")
-    max_latency_loss: float | None = taken("what automatic int16 may cost, in percent of the latency", ge=0)
+    max_latency_loss: Amount | None = taken("what automatic int16 may cost, in percent of the latency", ge=0)
     template: Literal["default", "int16"] | None = taken("as one of quantize: templates")
     quantize: QuantizeSection | None = taken("the qconfig: templates and rules")
     run_on_cpu: Names | None = taken("as in calibration_parameters")

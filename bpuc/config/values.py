@@ -61,6 +61,13 @@ def number(value: Any) -> float:
     return out
 
 
+def no_flag(value: Any) -> Any:
+    """The value as it stands, but for true and false (yes, no, on, off in YAML), which Python takes for 1 and 0."""
+    if isinstance(value, bool):
+        raise ValueError(f"a number was expected, not {_kind(value)}")
+    return value
+
+
 def flag(value: Any) -> bool:
     """True or false, also as the words that YAML does not take for them."""
     word = value if isinstance(value, bool) else {"true": True, "false": False}.get(str(value).strip().lower())

@@ -123,6 +123,7 @@ def _listing(folder: Path) -> tuple[list[Path], list[Path], list[str]]:
 def _by_input(folder: Path, folders: list[Path], inputs: Sequence[InputSpec]) -> dict[str, Path]:
     """Input -> its sub-folder; a slash in the input's name is an underscore there."""
     found = {p.name: p for p in folders}
+    taken = {n for s in inputs for n in (s.name, s.name.replace("/", "_"))}
     out = {}
     for spec in inputs:
         name = next((n for n in (spec.name, spec.name.replace("/", "_")) if n in found), None)
@@ -131,7 +132,7 @@ def _by_input(folder: Path, folders: list[Path], inputs: Sequence[InputSpec]) ->
                 f"there is no sub-folder for input {spec.name!r}",
                 where=str(folder),
                 want=f"one sub-folder an input; found {', '.join(map(repr, found))}",
-                hint=did_you_mean(spec.name, list(found)),
+                hint=did_you_mean(spec.name, [n for n in found if n not in taken]),
             )
         out[spec.name] = found[name]
     return out

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterator
 
@@ -54,3 +56,18 @@ def test_a_scheduler_that_does_not_answer_is_named() -> None:
         DaskPool("tcp://127.0.0.1:9")
     with pytest.raises(ConfigError, match="no Dask scheduler at nowhere"):
         DaskPool("nowhere")
+
+
+def test_an_address_that_is_none_leaves_no_client_half_made() -> None:
+    """Such a client waits for 20 seconds at the end of the process, and complains by a traceback."""
+    code = """
+from bpuc.base.errors import ConfigError
+from bpuc.calibrate.cluster import DaskPool
+try:
+    DaskPool("nowhere")
+except ConfigError as e:
+    print(e.message)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("there is no Dask scheduler at nowhere")
+    assert done.stderr == ""

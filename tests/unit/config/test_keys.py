@@ -162,3 +162,19 @@ def test_what_is_right_on_another_march_passes(load: Any) -> None:
         load(N, "separate_batch: true, separate_name: x")
     with pytest.raises(ConfigError, match="goes with input_type_rt nv12"):
         load(N, "input_type_train: rgb, input_type_rt: rgb, input_space_and_range: bt601_video")
+
+
+@pytest.mark.parametrize("word", ["yes", "true", "off"])
+@pytest.mark.parametrize(
+    ("section", "key"),
+    [
+        ("compiler_parameters", "core_num"),
+        ("compiler_parameters", "balance_factor"),
+        ("bpuc", "effort"),
+        ("bpuc", "max_bits_lost"),
+        ("bpuc", "max_latency_loss"),
+    ],
+)
+def test_true_and_false_are_no_numbers(load: Any, section: str, key: str, word: str) -> None:
+    with pytest.raises(ConfigError, match=f"{key}: a number was expected, not true or false"):
+        load(section, f"{key}: {word}")

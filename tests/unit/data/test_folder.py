@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -238,3 +240,16 @@ def test_images_that_cannot_be_read(folder, picture, config):
     refused(["q.png", "damaged"], folder, X, c)
     (folder / "q.png").write_bytes(b"no image")
     refused(["q.png", "no image"], folder, X, c)
+
+
+def test_the_folder_of_another_input_is_not_what_was_meant(tmp_path: Path) -> None:
+    both = (InputSpec("x1", (2,)), InputSpec("x2", (2,)))
+    (tmp_path / "x1").mkdir()
+    np.save(tmp_path / "x1" / "0.npy", np.zeros(2, np.float32))
+    with pytest.raises(BpucError, match="no sub-folder for input 'x2'") as e:
+        open_data(tmp_path, both)
+    assert e.value.hint is None
+    (tmp_path / "x3").mkdir()
+    with pytest.raises(BpucError, match="no sub-folder for input 'x2'") as e:
+        open_data(tmp_path, both)
+    assert e.value.hint == "did you mean 'x3'?"
