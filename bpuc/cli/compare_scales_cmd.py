@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bpuc.cli import options, ui
+from bpuc.cli import options, tools, ui
 from bpuc.cli.samples import with_progress
 
 if TYPE_CHECKING:
@@ -18,17 +18,8 @@ if TYPE_CHECKING:
     cls=options.Command,
     epilog="Example: bpuc compare-scales model.onnx --march bayes-e --data calib.npz",
 )
-@click.argument("model", metavar="MODEL.onnx", required=False)
-@click.option("--march", metavar="M", callback=options.march, help="The target; `bpuc targets` lists them.")
-@click.option("--calib", metavar="X.calib.json", help="Thresholds from `bpuc calibrate`.")
-@click.option("--data", metavar="PATH", help="Samples: to calibrate, and to measure accuracy on.")
-@click.option(
-    "--samples",
-    type=options.COUNT,
-    metavar="N",
-    default=4,
-    show_default=True,
-    help="Samples that accuracy is measured on.",
+@tools.measuring_options(
+    "Samples: to calibrate, and to measure accuracy on.", 4, "Samples that accuracy is measured on."
 )
 @click.option("--test-data", metavar="PATH", help="Samples for accuracy, if not the first ones of --data.")
 @options.shared

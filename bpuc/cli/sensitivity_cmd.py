@@ -17,17 +17,8 @@ from bpuc.cli.samples import with_progress
     cls=tools.Command,
     epilog="Example: bpuc sensitivity model.onnx --data images.npz --march bayes-e -o sensitive",
 )
-@click.argument("model", metavar="MODEL.onnx", required=False)
-@click.option("--march", metavar="M", callback=options.march, help="The target; `bpuc targets` lists them.")
-@click.option("--calib", metavar="X.calib.json", help="Thresholds from `bpuc calibrate`.")
-@click.option("--data", metavar="PATH", help="Samples: to calibrate, and the first ones to measure on.")
-@click.option(
-    "--samples",
-    type=options.COUNT,
-    metavar="N",
-    default=8,
-    show_default=True,
-    help="Samples that are measured on, at most.",
+@tools.measuring_options(
+    "Samples: to calibrate, and the first ones to measure on.", 8, "Samples that are measured on, at most."
 )
 @click.option(
     "--metric",

@@ -1,4 +1,4 @@
-"""What the accuracy tools (compare, sensitivity, badcase, stats) have in common: options, and results in a folder."""
+"""What the accuracy tools have in common: options, and results in a folder (of compare-scales the options for data)."""
 
 from __future__ import annotations
 
@@ -54,6 +54,29 @@ def folder_option(f: F) -> F:
     return click.option(
         "-o", "--output", required=True, metavar="DIR", callback=_folder, help="Folder of the results, made if new."
     )(f)
+
+
+def measuring_options(data: str, samples: int, samples_help: str) -> Callable[[F], F]:
+    """MODEL.onnx and what measuring a model on data needs: --march, --calib, --data and --samples.
+
+    Args:
+        data, samples_help: what the samples are for. samples: how many are measured on.
+    """
+
+    def add(f: F) -> F:
+        for option in (
+            click.option(
+                "--samples", type=options.COUNT, metavar="N", default=samples, show_default=True, help=samples_help
+            ),
+            click.option("--data", metavar="PATH", help=data),
+            click.option("--calib", metavar="X.calib.json", help="Thresholds from `bpuc calibrate`."),
+            click.option("--march", metavar="M", callback=options.march, help="The target; `bpuc targets` lists them."),
+            click.argument("model", metavar="MODEL.onnx", required=False),
+        ):
+            f = option(f)
+        return f
+
+    return add
 
 
 def tool_options(f: F) -> F:
