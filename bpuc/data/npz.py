@@ -103,7 +103,8 @@ def match_names(found: list[str], inputs: Sequence[InputSpec], where: str) -> No
                 f"no data for input {name!r}",
                 where=where,
                 want=f"arrays named {', '.join(map(repr, names))}; found {', '.join(map(repr, found)) or 'none'}",
-                hint=did_you_mean(name, spare),
+                hint=did_you_mean(name, spare)
+                or "np.savez(PATH, **{NAME: array}) with the names of the model's inputs",
             )
 
 

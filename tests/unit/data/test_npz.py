@@ -253,3 +253,10 @@ def test_random_data():
     assert a.digest() == b.digest() != c.digest()
     with pytest.raises(DataError, match="at least one"):
         random_data(specs, 0)
+
+
+def test_arrays_of_other_names_come_with_the_way_to_name_them(save):
+    with pytest.raises(DataError, match="no data for input 'x'") as e:
+        open_data(save(pictures=ramp(2, 1, 3, 8, 8)), X)
+    assert e.value.hint is not None
+    assert "np.savez(PATH, **{NAME: array})" in e.value.hint
