@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from bpuc.base.channels import ChannelStats
 from bpuc.base.dtypes import float32_positive
 from bpuc.base.errors import ConfigError, FileError
@@ -181,6 +183,9 @@ def _tensor(name: str, entry: Any, path: str | os.PathLike[str]) -> TensorRange:
     if dtype not in ("int8", "int16"):
         raise FileError(f"{path}: dtype of tensor {name} is {dtype!r}", want="int8 or int16")
     low, high = (_number(entry[side], f"{side} of tensor {name}", path) for side in ("min", "max"))
+    for side, value in (("min", low), ("max", high)):
+        if not abs(value) <= float(np.finfo(np.float32).max):
+            raise FileError(f"{path}: {side} of tensor {name} is {value:g}", want="a number that float32 has")
     if low > high:
         raise FileError(f"{path}: min of tensor {name} is {low:g}, above its max {high:g}", want="min <= max")
     return TensorRange(

@@ -34,6 +34,7 @@ def check_program(program: Program, where: str) -> None:
                 _check_port(port, side == "inputs")
         for symbol in program.tensors:
             _check_tensor(symbol)
+        _check_outputs(program)
     except ValueError as e:
         raise FileError(f"{where}: {e}", want="an intact file", hint="compile the model again") from e
 
@@ -71,6 +72,16 @@ def _check_port(port: Port, is_input: bool) -> None:
     _check_view(port.ref, f"port {port.name}")
     if port.image is not None:
         _check_image(port, port.image)
+
+
+def _check_outputs(p: Program) -> None:
+    """The tensors that an output's values are taken from have as many as it has."""
+    symbols = {t.name: t for t in p.tensors}
+    for port in p.outputs:
+        for symbol in (symbols.get(port.tensor), symbols.get(port.name)):
+            if symbol is not None and symbol.ref.elements != port.ref.elements:
+                shape, own = list(symbol.ref.shape), list(port.shape)
+                raise ValueError(f"symbols.json: output {port.name} has shape {own}, its tensor {symbol.name} {shape}")
 
 
 def _check_view(ref: Ref, what: str) -> None:

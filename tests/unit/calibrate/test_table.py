@@ -63,6 +63,8 @@ FAULTS: dict[str, tuple[Callable[[dict[str, Any]], str], str]] = {
     "an unknown dtype": (edit(lambda v: v["tensors"]["y"].update(dtype="int4")), "dtype of tensor y is 'int4'"),
     "a dead channel": (edit(lambda v: v["weights"]["w"].update(threshold=[0.5, 0.0])), "threshold of weight w is 0.0"),
     "half a character": (edit(lambda v: v["tensors"]["y"].update(observer="\ud800")), "surrogates not allowed"),
+    "beyond float32": (edit(lambda v: v["tensors"]["y"].update(max=1e39)), "max of tensor y is 1e+39"),
+    "beyond any float": (edit(lambda v: v["tensors"]["y"].update(max=10**400)), "max of tensor y is inf"),
     "a number as tensor": (edit(lambda v: v["tensors"].update(y=3)), "no valid calibration file"),
 }
 

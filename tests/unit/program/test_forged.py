@@ -55,6 +55,7 @@ def _forged(raw: bytes, part: str, change) -> bytes:
         ("symbols.json", lambda v: v["outputs"][0]["ref"].__setitem__(0, True), r"outputs\[0\]\.ref\[0\] is True"),
         ("symbols.json", lambda v: v["outputs"][0]["ref"][3].append(2**70), r"ref\[3\] is .*, not a shape"),
         ("symbols.json", lambda v: v["outputs"][0]["ref"][4].pop(), "port out has 4 dimensions and 3 strides"),
+        ("symbols.json", lambda v: v["outputs"][0].update(tensor="image"), "output out has shape .*, its tensor image"),
         ("symbols.json", lambda v: v["tensors"][0].update(scale=[]), "a list of numbers, not empty"),
         ("symbols.json", lambda v: v["tensors"][0].update(scale=[0.1, 0.2]), "has 2 scales, axis None"),
         ("symbols.json", lambda v: v["inputs"][0].update(name="\ud800"), "text in Unicode"),
