@@ -53,14 +53,8 @@ class Histogram:
         self.bins, self.sampling = bins, sampling
         self._bits = bins.bit_length() - 2  # mantissa bits in a bin's key
         self._base = 0  # key of counts[1]
-        # counts, and before it more cells of the rest bin, which hold something within `update` alone
-        self._cells: npt.NDArray[np.int64] = np.zeros(LANES + (OCTAVES << self._bits), np.int64)
+        self.counts: npt.NDArray[np.int64] = np.zeros(1 + (OCTAVES << self._bits), np.int64)
         self.lo, self.hi, self._empty = 0.0, 0.0, True
-
-    @property
-    def counts(self) -> npt.NDArray[np.int64]:
-        """Values in each bin."""
-        return self._cells[LANES - 1 :]
 
     @property
     def max(self) -> float:
@@ -82,26 +76,28 @@ class Histogram:
             flat = thinned(flat, self.sampling)
         keys = flat.view(np.int32)
         shift, lowest = MANTISSA_BITS - self._bits, self._base - LANES
-        room, floor, index = _scratch(min(CHUNK, flat.size))
+        scratch = _scratch(self.counts.size)
+        floor, cells = scratch.floor[: min(CHUNK, flat.size)], scratch.cells[: LANES - 1 + self.counts.size]
         np.add(_LANE[: floor.size], lowest, out=floor)
+        cells[:] = 0
         for start in range(0, flat.size, CHUNK):
             part = keys[start : start + CHUNK]
-            k, i = room[: part.size], index[: part.size]
+            k, i = scratch.keys[: part.size], scratch.index[: part.size]
             np.bitwise_and(part, 0x7FFFFFFF, out=k)  # drop the sign
             np.right_shift(k, shift, out=k)
             np.maximum(k, floor[: part.size], out=k)
             np.subtract(k, lowest, out=k)
             i[:] = k
-            np.add.at(self._cells, i, 1)
-        self._cells[LANES - 1] += self._cells[: LANES - 1].sum()
-        self._cells[: LANES - 1] = 0
+            np.add.at(cells, i, 1)
+        self.counts += cells[LANES - 1 :]
+        self.counts[0] += cells[: LANES - 1].sum()
 
     def merge(self, other: Histogram) -> None:
         """Add the counts of a histogram with as many bins."""
         if other._empty:
             return
         self._widen(other.lo, other.hi)
-        self.counts[:] += _raised(other.counts, self._base - other._base)
+        self.counts += _raised(other.counts, self._base - other._base)
 
     def _widen(self, lo: float, hi: float) -> None:
         self.lo, self.hi = (lo, hi) if self._empty else (min(self.lo, lo), max(self.hi, hi))
@@ -109,7 +105,7 @@ class Histogram:
         top = int(np.float32(self.max).view(np.int32)) >> MANTISSA_BITS
         base = max(top + 1 - OCTAVES, 0) << self._bits
         if base > self._base:
-            self.counts[:] = _raised(self.counts, base - self._base)
+            self.counts = _raised(self.counts, base - self._base)
             self._base = base
 
     def __getstate__(self) -> dict[str, Any]:
@@ -118,12 +114,12 @@ class Histogram:
         first, stop = (int(used[0]), int(used[-1]) + 1) if used.size else (0, 0)
         part = self.counts[first:stop]
         small = part.astype(np.uint32) if not part.size or part.max() < 1 << 32 else part
-        return {**self.__dict__, "_cells": (self._cells.size, first, small)}
+        return {**self.__dict__, "counts": (self.counts.size, first, small)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        size, first, part = state["_cells"]
+        size, first, part = state["counts"]
         self.__dict__.update(state)
-        self._cells = np.zeros(size, np.int64)
+        self.counts = np.zeros(size, np.int64)
         self.counts[first : first + part.size] = part
 
     def edges(self) -> npt.NDArray[np.float64]:
@@ -214,17 +210,29 @@ def thinned(flat: npt.NDArray[np.float32], every: int) -> npt.NDArray[np.float32
     return out
 
 
-_local = threading.local()
 _LANE = np.arange(CHUNK, dtype=np.int32) % LANES
 
 
-def _scratch(size: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.intp]]:
-    """Room for one chunk, kept between calls: fresh memory would be mapped page by page each time."""
-    kept = getattr(_local, "arrays", None)
-    if kept is None or kept[0].size < size:
-        kept = _local.arrays = (np.empty(size, np.int32), np.empty(size, np.int32), np.empty(size, np.intp))
-    room, floor, index = kept
-    return room[:size], floor[:size], index[:size]
+class _Scratch(threading.local):
+    """Room for one chunk, of each thread, kept between calls: fresh memory would be mapped page by page each time.
+
+    Attributes:
+        cells: counts of one update: in the cache, where those of all tensors would not be.
+    """
+
+    def __init__(self) -> None:
+        self.keys, self.floor = np.empty(CHUNK, np.int32), np.empty(CHUNK, np.int32)
+        self.index = np.empty(CHUNK, np.intp)
+        self.cells = np.empty(0, np.int64)
+
+
+_kept = _Scratch()
+
+
+def _scratch(bins: int) -> _Scratch:
+    if _kept.cells.size < LANES - 1 + bins:
+        _kept.cells = np.empty(LANES - 1 + bins, np.int64)
+    return _kept
 
 
 def _raised(counts: npt.NDArray[np.int64], by: int) -> npt.NDArray[np.int64]:
