@@ -65,7 +65,7 @@ class ConfigError(BpucError):
 
 
 class UsageError(ConfigError):
-    """Something that the command line alone had to name is missing, or two of its options exclude each other."""
+    """The command line alone shows it: an option cannot be read, excludes another, or is missing; of any model."""
 
     exit_code = 2
 

@@ -9,6 +9,12 @@ import click
 from bpuc.cli import options, ui
 from bpuc.cli.samples import with_progress
 
+# options that say how thresholds are used, not what they are
+_COMPILE_ONLY = (
+    "share_scales", "share", "keep_scale", "max_bits_lost", "equalize", "max_latency_loss", "adaptive_rounding",
+    "weight_clipping", "auto_int16", "optimize", "compile_mode", "balance", "cores",
+)  # fmt: skip
+
 
 @click.command(
     "calibrate",
@@ -39,6 +45,9 @@ def command(model: str | None, output: str, export_qdq: str | None, resume: bool
     from bpuc.flow.stages import qdq_model
     from bpuc.report.values import several
 
+    unused = options.named_among(_COMPILE_ONLY)
+    if unused:
+        ui.warn(f"{', '.join(unused)}: no effect on thresholds; give it to `bpuc compile`")
     request = options.request(model, **given)
     part = Path(f"{output}.part") if resume else None
     calibration, prepared = calibrate(request, with_progress("calibrating"), part)

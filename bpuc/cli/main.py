@@ -128,7 +128,7 @@ def _run(args: Sequence[str] | None) -> int:
         ui.error(e.render())
         return e.exit_code
     except click.ClickException as e:
-        e.show()
+        ui.usage_error(e)
         return e.exit_code
     except (KeyboardInterrupt, click.Abort):
         ui.error("interrupted")

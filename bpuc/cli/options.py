@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from bpuc.base.errors import FileError, did_you_mean
 from bpuc.base.files import check_writable, exists, is_folder, real_path
@@ -188,6 +189,17 @@ def apart_from_inputs(made: Request) -> None:
     if isinstance(ctx.command, Command):
         tables = [table.path for table in made.tables]
         distinct(ctx.command.written(ctx), [made.model, *tables, *(made.config.data if made.config else ())])
+
+
+def named_among(names: Collection[str]) -> list[str]:
+    """Those of these options of the present command that its command line names."""
+    ctx = click.get_current_context()
+    named = [
+        p
+        for p in ctx.command.params
+        if p.name in names and ctx.get_parameter_source(p.name) is ParameterSource.COMMANDLINE
+    ]
+    return [(p.secondary_opts if ctx.params[str(p.name)] is False else p.opts)[-1] for p in named]
 
 
 _SHARED = (

@@ -97,18 +97,11 @@ def command(
 
 def _unused(model_options: Collection[str], *sources: str | None) -> None:
     """Warn of options of a model where every source is a binary, for which they come too late."""
-    from click.core import ParameterSource
-
     from bpuc.flow.estimate import is_binary
 
     if not sources[0] or not all(is_binary(s) for s in sources if s):
         return
-    ctx = click.get_current_context()
-    given = [
-        p.opts[-1]
-        for p in ctx.command.params
-        if p.name in model_options and ctx.get_parameter_source(p.name) is ParameterSource.COMMANDLINE
-    ]
+    given = options.named_among(model_options)
     if given:
         ui.warn(f"{sources[0]} is compiled already: {', '.join(given)} has no effect; give it to `bpuc compile`")
 

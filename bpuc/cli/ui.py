@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -27,9 +29,14 @@ def quiet() -> bool:
     return bool(ctx and ctx.meta.get(QUIET))
 
 
+def _obeys() -> bool:
+    """Whether stderr is a terminal that knows control sequences."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
 def paint(text: str, **style: Any) -> str:
     """Colour for stderr: only on a terminal, never with NO_COLOR."""
-    return click.style(text, **style) if sys.stderr.isatty() and not os.environ.get("NO_COLOR") else text
+    return click.style(text, **style) if _obeys() and not os.environ.get("NO_COLOR") else text
 
 
 def harmless(text: str) -> str:
@@ -39,25 +46,68 @@ def harmless(text: str) -> str:
 
 def error(text: str) -> None:
     """A message of failure on stderr."""
-    head, colon, rest = harmless(text).partition(":")
-    click.echo(paint(head + colon, fg="red", bold=True) + rest, err=True)
+    _say(text, fg="red")
+
+
+def usage_error(e: click.ClickException) -> None:
+    """What click found wrong, on stderr, in the form that click gives it."""
+    ctx = e.ctx if isinstance(e, click.UsageError) else None
+    if ctx is not None:
+        click.echo(ctx.get_usage(), err=True)
+        click.echo(f"Try '{ctx.command_path} {ctx.help_option_names[-1]}' for help.\n", err=True)
+    _say(f"Error: {e.format_message()}", fg="red")
 
 
 def warn(text: str) -> None:
     """Something the user should look at although the command goes on; not silenced by ``--quiet``."""
-    click.echo(paint("warning:", fg="yellow", bold=True) + " " + harmless(text), err=True)
+    _say(f"warning: {text}", fg="yellow")
 
 
 def note(text: str) -> None:
     """Progress and remarks on stderr."""
     if not quiet():
-        click.echo(text, err=True)
+        click.echo(fit(harmless(text)), err=True)
+
+
+def _say(text: str, fg: str) -> None:
+    head, colon, rest = fit(harmless(text)).partition(":")
+    click.echo(paint(head + colon, fg=fg, bold=True) + rest, err=True)
+
+
+def fit(text: str) -> str:
+    """The text in lines of a terminal on stderr; as it is where there is none, since a program may look for words.
+
+    Lines break at blanks alone, and not in quotes, so that names, paths and commands can be copied.
+    """
+    if not sys.stderr.isatty():
+        return text
+    from bpuc.report.plain import wrap_words
+
+    width = _columns()
+    lines = []
+    for line in text.split("\n"):
+        indent = line[: len(line) - len(line.lstrip())]
+        lines.append(wrap_words(_WORDS.findall(line), width, indent + "  ", indent))
+    return "\n".join(lines)
+
+
+# what stands in quotes or backticks is one word, with all that touches it
+_WORDS = re.compile(r"""(?:(?<!\S)\W?(?:`[^`]*`|'[^']*')(?!\w))\S*|\S+""")
+
+
+def _columns() -> int:
+    """Width of the terminal on stderr; stdout, which shutil asks, may go elsewhere."""
+    try:
+        found = os.get_terminal_size(sys.stderr.fileno()).columns
+    except (OSError, ValueError):
+        found = 0
+    return shutil.get_terminal_size().columns if "COLUMNS" in os.environ or not found else found
 
 
 @contextmanager
 def progress(items: Iterable[T], label: str, length: int | None = None) -> Iterator[Iterable[T]]:
     """A progress bar with rate and time left on a terminal; elsewhere, and with ``--quiet``, the items alone."""
-    if quiet() or not sys.stderr.isatty():
+    if quiet() or not _obeys():
         yield items
         return
     start = time.monotonic()

@@ -111,11 +111,11 @@ def _said(value: Any) -> str:
     return ",".join([name, *(f"{k}={v}" for k, v in options.items())])
 
 
-def read_templates(names: Sequence[str], folder: Path = Path()) -> Templates:
+def read_templates(names: Sequence[str], folder: Path = Path(), fault: type[ConfigError] = ConfigError) -> Templates:
     """Templates in their order: `default`, `int16`, `sensitive=TABLE[,topk=N|,ratio=R]`.
 
     Raises:
-        ConfigError, FileError: an unknown template, or a table that cannot be read.
+        fault: an unknown template, or settings of one that cannot be read. ConfigError, FileError: the table is wrong.
     """
     rules: list[QuantRule] = []
     tables: list[Table] = []
@@ -124,20 +124,21 @@ def read_templates(names: Sequence[str], folder: Path = Path()) -> Templates:
         if word in ("default", "int16") and not rest:
             return Templates(word, word == "default", tuple(rules), tuple(names[index + 1 :]), tuple(tables))
         if word != "sensitive":
-            raise ConfigError(
+            raise fault(
                 f"template {text}: there is no such template",
                 want="default, int16 or sensitive=TABLE,topk=N",
                 hint=did_you_mean(word, list(TEMPLATES)),
             )
         path, *options = rest.split(",")
         if not path:
-            raise ConfigError("template sensitive: no table was named", want="sensitive=TABLE,topk=N or ,ratio=R")
+            raise fault("template sensitive: no table was named", want="sensitive=TABLE,topk=N or ,ratio=R")
         settings = dict(o.partition("=")[::2] for o in options)
         unknown = set(settings) - {"topk", "ratio"}
         if unknown:
-            raise ConfigError(f"template {text}: {min(unknown)!r} is no option of it", want="topk=N or ratio=R")
+            raise fault(f"template {text}: {min(unknown)!r} is no option of it", want="topk=N or ratio=R")
         tables.append(read_table(folder / path))
-        rules += sensitive_rules(tables[-1].rows, settings.get("topk"), settings.get("ratio"), tables[-1].source)
+        most = settings.get("topk"), settings.get("ratio")
+        rules += sensitive_rules(tables[-1].rows, *most, tables[-1].source, fault)
     return Templates(rules=tuple(rules), tables=tuple(tables))
 
 
@@ -244,13 +245,14 @@ def sensitive_rules(
     topk: str | float | None = None,
     ratio: str | float | None = None,
     source: str = "template sensitive",
+    fault: type[ConfigError] = ConfigError,
 ) -> list[QuantRule]:
     """int16 for the most sensitive rows: the `topk` first, or this part of all; all rows without either.
 
     The largest sensitivity is the worst, as with L1, MSE and KL.
 
     Raises:
-        ConfigError: `topk` or `ratio` is out of range, or both are given.
+        fault: `topk` or `ratio` is out of range, or both are given.
     """
     count = len(rows)
     try:
@@ -263,7 +265,7 @@ def sensitive_rules(
         if count < 0:
             raise ValueError
     except ValueError:
-        raise ConfigError(
+        raise fault(
             "template sensitive: topk and ratio cannot be read", want="topk, 0 or more, or ratio, 0 to 1, not both"
         ) from None
     chosen: dict[str, set[str]] = {}

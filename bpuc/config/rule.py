@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from bpuc.base.errors import ConfigError, did_you_mean
+from bpuc.base.errors import UsageError, did_you_mean
 from bpuc.config import values
 from bpuc.config.qconfig import QuantRule
 
@@ -17,11 +17,11 @@ def read_rules(text: str) -> list[QuantRule]:
     One rule; where a key comes again, one more with what is said until there, so that the later wins as always.
 
     Raises:
-        ConfigError: it cannot be read, a value is none of its key, or an option comes without an observer.
+        UsageError: it cannot be read, a value is none of its key, or an option comes without an observer.
     """
     found = re.fullmatch(r"(.+):(\w+=.*)", text)
     if found is None:
-        raise ConfigError(
+        raise UsageError(
             f"--quant {text}: cannot be read", want="NAME:KEY=VALUE[,KEY=VALUE...]", hint="as in conv1:output=int16"
         )
     given: dict[str, Any] = {}
@@ -37,10 +37,10 @@ def read_rules(text: str) -> list[QuantRule]:
             else:
                 options[key] = value
         except ValueError as e:
-            raise ConfigError(f"--quant {text}: {key}: {e}") from None
+            raise UsageError(f"--quant {text}: {key}: {e}") from None
     if options and "observer" not in given:
         key = min(options)
-        raise ConfigError(
+        raise UsageError(
             f"--quant {text}: there is no key {key!r}",
             want=f"one of {', '.join(_READERS)}; options of an observer come with observer=NAME",
             hint=did_you_mean(key, list(_READERS)),

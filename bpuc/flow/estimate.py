@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bpuc.base.errors import BpucError, ConfigError
+from bpuc.base.errors import BpucError, UsageError
 from bpuc.base.files import read_bytes
 from bpuc.flow.compile import compile_for_perf
 from bpuc.flow.request import Request
@@ -89,7 +89,7 @@ def hardware_pairs(texts: Sequence[str]) -> dict[str, float]:
     """``clock_mhz=1200`` texts as numbers by name.
 
     Raises:
-        ConfigError: no such form. That a name exists, and a value is possible, the target and the model say.
+        UsageError: no such form. That a name exists, and a value is possible, the target and the model say.
     """
     found: dict[str, float] = {}
     for text in texts:
@@ -99,7 +99,7 @@ def hardware_pairs(texts: Sequence[str]) -> dict[str, float]:
         except ValueError:
             separator = ""
         if not name.strip() or not separator or not abs(found[name.strip()]) < float("inf"):
-            raise ConfigError(
+            raise UsageError(
                 f"--hw {text}: cannot be read",
                 want="NAME=NUMBER, as in clock_mhz=1200",
                 hint="bpuc targets M lists names",

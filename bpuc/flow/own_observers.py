@@ -6,9 +6,9 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from bpuc.base.errors import ConfigError, UsageError, did_you_mean, name_hint
+from bpuc.base.errors import ConfigError, UsageError, name_hint
 from bpuc.ir import Graph
-from bpuc.observe.registry import make_observer, observer_names
+from bpuc.observe.registry import make_observer
 
 Own = tuple[str, Mapping[str, Any]]
 
@@ -17,11 +17,11 @@ def parse(text: str) -> tuple[str, Own]:
     """NAME, and the observer with its options.
 
     Raises:
-        ConfigError: it cannot be read, or there is no such observer (UsageError) or option.
+        UsageError: it cannot be read, or there is no such observer or option.
     """
     found = re.fullmatch(r"(.+?)=([A-Za-z_]\w*)((?:,\w+=[^,=]+)*)", text)
     if found is None:
-        raise ConfigError(
+        raise UsageError(
             f"--observer-for {text}: cannot be read",
             want="NAME=OBSERVER or NAME=OBSERVER,KEY=VALUE",
             hint="as in Conv=percentile,percentile=99.9",
@@ -37,20 +37,14 @@ def check_observer(
     """Refuse what is no observer, or has not these options, whether or not it will be used.
 
     Raises:
-        UsageError: no such observer, `on_command_line`. ConfigError: no such observer elsewhere, or no such option.
+        UsageError: no such observer or option, `on_command_line`. ConfigError: elsewhere.
     """
-    known = observer_names()
-    if on_command_line and name not in known:
-        raise UsageError(
-            f"there is no observer {name!r}",
-            where=where,
-            want=f"one of {', '.join(known)}",
-            hint=did_you_mean(name, known),
-        )
     try:
         make_observer(name, options)
     except ConfigError as e:
-        raise ConfigError(e.message, where=where, want=e.want, hint=e.hint) from None
+        raise (UsageError if on_command_line else ConfigError)(
+            e.message, where=where, want=e.want, hint=e.hint
+        ) from None
 
 
 def own_observers(graph: Graph, wanted: Mapping[str, Own], fused: Collection[str]) -> dict[str, Own]:

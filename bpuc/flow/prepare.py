@@ -75,7 +75,7 @@ def prepare(request: Request, host_values: bool = False, batch: int = 1, roundin
         ctx.warn("output-nodes", f"{name} leads to none of output_nodes and is not there", name)
     for text in request.overruled:
         ctx.warn("given-twice", text)
-    tell_unused(replace(request, options=options), ctx)
+    tell_unused(replace(request, options=options), ctx, bool(model.quantized))
     check_tables(request, graph, model.sha256, ctx)
     ctx.matches = find_matches(graph, (*rules_of_subgraphs(graph, request.config), *options.rules))
     ctx.known_types = {n for op in graph for n in (op.kind, op.onnx_type)}

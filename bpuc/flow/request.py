@@ -14,6 +14,7 @@ from bpuc.base.errors import ConfigError, UsageError
 from bpuc.config import Config
 from bpuc.config.qconfig import QuantRule, Table, Templates, overruled, read_templates
 from bpuc.config.rule import read_rules
+from bpuc.config.values import DTYPES
 from bpuc.flow.own_observers import check_observer, parse
 from bpuc.observe.registry import observer_names
 from bpuc.passkit import CompileOptions
@@ -117,8 +118,8 @@ def make_request(
     """Merge the options of a command with its configuration file.
 
     Raises:
-        UsageError: no model, and no configuration file either; two options that exclude each other.
-        ConfigError: no model in the file, or an option that cannot be read.
+        UsageError: no model, and no configuration file either; an option that cannot be read, or two that exclude
+            each other. ConfigError: no model in the file, or a value there that cannot be.
     """
     known_marches, known_observers = [*targets(), *ALIASES], observer_names()
     c = None
@@ -133,10 +134,14 @@ def make_request(
         missing = ConfigError if config else UsageError
         raise missing("no model was named", hint="give MODEL.onnx, or model_parameters.onnx_model in the YAML file")
     words = (template,) if isinstance(template, str) else tuple(template or ())
-    templates = read_templates(words) if words else (c.templates if c else None) or Templates()
+    templates = read_templates(words, fault=UsageError) if words else (c.templates if c else None) or Templates()
     dtypes = dict(c.dtypes) if c else {}
     told: list[str] = []
-    dtypes |= _pairs(dtype, "--dtype", told)
+    asked_types = _pairs(dtype, "--dtype", told)
+    for word, value in asked_types.items():
+        if value not in DTYPES:
+            raise UsageError(f"--dtype {word}={value}: no such type for activations", want=" or ".join(DTYPES))
+    dtypes |= asked_types
     fixed = dict(c.fixed_scales) if c else {}
     fixed |= {name: _scale(name, value) for name, value in _pairs(fixed_scale, "--fixed-scale", told).items()}
     name = observer or (c.observer if c and c.observer else None) or "percentile"
@@ -145,7 +150,7 @@ def make_request(
     if c and (observer is None or observer == c.observer):
         settings |= c.observer_options
     settings |= _pairs(observer_opt, "--observer-opt", told)
-    check_observer(name, settings)
+    check_observer(name, settings, on_command_line=bool(observer or observer_opt))
     own = [parse(o) for o in observer_for]
     told += [f"--observer-for {n} is given twice; the later counts" for n in _differing(own)]
     asked = [rule for text in quant for rule in read_rules(text)]
@@ -164,7 +169,8 @@ def make_request(
         raise UsageError(f"{min(both)} is asked for on the CPU and on the BPU", want="--run-on-cpu or --run-on-bpu")
     torn = {*share, *(c.shared if c else ())} & {*keep_scale, *(c.keep_scales if c else ())}
     if torn:
-        raise ConfigError(f"{min(torn)} is to share its concat's scale and to keep its own", want="one of the two")
+        fault = UsageError if {*share} & {*keep_scale} else ConfigError
+        raise fault(f"{min(torn)} is to share its concat's scale and to keep its own", want="one of the two")
     options = CompileOptions(
         dtypes=dtypes,
         fixed_scales=fixed,
@@ -214,7 +220,7 @@ def make_request(
         random_data=random_data or bool(c and c.random_data and not data and not calib),
         options=options,
         input_shapes=dict(_shape(s) for s in input_shape if not _SYMBOL.fullmatch(s)),
-        symbols={m[1]: int(m[2]) for m in map(_SYMBOL.fullmatch, input_shape) if m},
+        symbols=dict(_symbol(m) for m in map(_SYMBOL.fullmatch, input_shape) if m),
         threads=threads,
         max_latency_loss=max_latency_loss if max_latency_loss is not None else c.max_latency_loss if c else None,
         unused_templates=templates.unused,
@@ -264,7 +270,7 @@ def _pair(text: str, option: str) -> tuple[str, str]:
     """NAME=VALUE; the name may hold '=' itself."""
     name, separator, value = text.rpartition("=")
     if not separator or not name or not value:
-        raise ConfigError(f"{option} {text}: cannot be read", want="NAME=VALUE")
+        raise UsageError(f"{option} {text}: cannot be read", want="NAME=VALUE")
     return name, value
 
 
@@ -288,15 +294,27 @@ def _scale(name: str, text: str) -> float:
     except ValueError:
         value = math.nan
     if not float32_positive(value):
-        raise ConfigError(f"--fixed-scale {name}={text}: this is no scale", want="a number above 0 that float32 has")
+        raise UsageError(f"--fixed-scale {name}={text}: this is no scale", want="a number above 0 that float32 has")
     return value
+
+
+def _symbol(found: re.Match[str]) -> tuple[str, int]:
+    _positive(found[0], [int(found[2])])
+    return found[1], int(found[2])
 
 
 def _shape(text: str) -> tuple[str, tuple[int, ...]]:
     name, separator, dims = text.rpartition(":")
     parts = dims.replace(",", "x").lower().split("x")
     if not separator or not name or not all(re.fullmatch(r"\s*-?[0-9]{1,18}\s*", p) for p in parts):
-        raise ConfigError(
+        raise UsageError(
             f"--input-shape {text}: cannot be read", want="NAME:1x3x224x224, or a named dimension as in batch=1"
         )
-    return name, tuple(int(p) for p in parts)
+    shape = tuple(int(p) for p in parts)
+    _positive(text, shape)
+    return name, shape
+
+
+def _positive(text: str, sizes: Sequence[int]) -> None:
+    if min(sizes) < 1:
+        raise UsageError(f"--input-shape {text}: a size below 1", want="positive numbers")

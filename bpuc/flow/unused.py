@@ -15,8 +15,12 @@ FROM_EFFORT = {
 }
 
 
-def tell_unused(request: Request, ctx: PassContext) -> None:
-    """Warn of settings that others leave nothing to do."""
+def tell_unused(request: Request, ctx: PassContext, quantized: bool) -> None:
+    """Warn of settings that others, or the model, leave nothing to do.
+
+    Args:
+        quantized: whether the model file holds scales.
+    """
     o = request.options
     told: list[tuple[str, str, str]] = []
     if o.share_scales == "never":
@@ -24,6 +28,8 @@ def tell_unused(request: Request, ctx: PassContext) -> None:
         told += [(f"--keep-scale {name}", "with --share-scales never", name) for name in o.keep_scales]
     if o.max_bits_lost is not None and o.share_scales != "auto":
         told.append(("--max-bits-lost", f"with --share-scales {o.share_scales}, only with auto", ""))
+    if o.qat_scales == "strict" and not quantized:
+        told.append(("--qat-scales strict", "on a model without scales of its own (Q/DQ)", ""))
     for switch in request.switched_on:
         if o.effort < FROM_EFFORT[switch]:
             told.append((f"--{switch}", f"at effort {o.effort}, only from {FROM_EFFORT[switch]} on", ""))

@@ -22,6 +22,7 @@ from bpuc.report.labels import LABELS
 from bpuc.report.marchview import marches_context
 from bpuc.report.tool_labels import TOOL_LABELS
 from bpuc.report.toolview import tool_context
+from bpuc.report.values import clean
 from bpuc.report.view import context, op_data
 
 _PARTS = (
@@ -100,6 +101,7 @@ def _environment() -> Environment:
     )
     env.globals["t"] = _label
     env.globals["word"] = _word
+    env.globals["term"] = _term
     return env
 
 
@@ -111,6 +113,12 @@ def _escaped(value: Any) -> Any:
 def _label(key: str) -> Markup:
     """An element with the English label, which the script may turn into Chinese."""
     return Markup('<span data-t="{}">{}</span>').format(key, _word(key))
+
+
+def _term(kind: str, value: Any) -> str:
+    """A word of the document from a closed set, such as what binds an op, as a label; any other as it is."""
+    key = f"{kind}_{value}"
+    return _label(key) if key in LABELS or key in TOOL_LABELS else clean(value)
 
 
 def _word(key: str) -> str:

@@ -101,8 +101,14 @@ LABELS: dict[str, tuple[str, str]] = {
     "part_rest": ("Overhead and waiting", "开销与等待"),
     "other_types": ("other types", "其他类型"),
     "compute": ("compute", "计算"),
+    "bound_compute": ("compute", "计算"),
     "bound_memory": ("memory", "访存"),
-    "overhead": ("overhead", "开销"),
+    "bound_overhead": ("overhead", "开销"),
+    "origin_known": ("known", "公开"),
+    "origin_fitted": ("fitted", "拟合"),
+    "origin_derived": ("derived", "推导"),
+    "origin_assumed": ("assumed", "假设"),
+    "origin_given": ("given", "用户给定"),
     "unknown": ("not stated", "未说明"),
     "timeline": ("Time line", "时间线"),
     "timeline_help": (
@@ -225,7 +231,7 @@ LABELS: dict[str, tuple[str, str]] = {
     "hardware_why": (
         "What the estimate rests on. Known: stated in public. Fitted: from published measurements. Derived: follows "
         "from known facts. Assumed: a guess that nothing public contradicts.",
-        "估算的依据。known：公开资料；fitted：由公开测量拟合；derived：由已知事实推出；assumed：假设，未见公开反证。",
+        "估算的依据。公开：见公开资料；拟合：由公开测量拟合；推导：由已知事实推出；假设：未见公开反证。",
     ),
     "value": ("Value", "数值"),
     "unit": ("Unit", "单位"),

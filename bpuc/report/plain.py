@@ -58,6 +58,18 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bo
     return "\n".join([line(head), line(["-" * w for w in need]), *map(line, rows)])
 
 
+def wrap_words(words: Sequence[str], width: int, indent: str = "", first: str | None = None) -> str:
+    """As `wrap`, of words that stay whole: one that is longer than a line sticks out."""
+    lines, start = [indent if first is None else first], True
+    for word in words:
+        if not start and width_of(lines[-1]) + 1 + width_of(word) > width:
+            lines.append(indent)
+            start = True
+        lines[-1] += word if start else " " + word
+        start = False
+    return "\n".join(lines)
+
+
 def wrap(text: str, width: int, indent: str = "", first: str | None = None) -> str:
     """Words of `text` in lines of `width` columns; `first` starts the first line, `indent` the others."""
     lines, line, blank = [], indent if first is None else first, False

@@ -81,6 +81,13 @@ TOOL_LABELS: dict[str, tuple[str, str]] = {
         "数值越大越敏感。JSON 可由 --template sensitive=FILE,topk=N 读取。",
     ),
     "t_kind": ("Kind", "种类"),
+    "role_activation": ("activation", "激活"),
+    "role_weight": ("weight", "权重"),
+    "role_bias": ("bias", "偏置"),
+    "role_constant": ("constant", "常量"),
+    "role_input": ("input", "输入"),
+    "role_result": ("result", "结果"),
+    "role_output": ("output", "输出"),
     "t_sense": ("Sensitivity", "敏感度"),
     "t_badcase": ("Worst samples", "最差样本"),
     "t_badcase_curve": (

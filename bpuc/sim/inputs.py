@@ -93,8 +93,8 @@ def _pixels(port: Port, array: Array, warn: Callable[[str], None] | None) -> Arr
         _finite(port, sample, i)
     if warn is not None:
         warn(
-            f"input '{port.name}' takes {image.runtime} pixels, uint8 {list(port.shape)}; the floats given are turned "
-            "back into the nearest pixels"
+            f"input '{port.name}' takes {image.runtime} pixels, uint8 {list(port.shape)}; the values of the float "
+            "model become the nearest pixels"
         )
     if _is_one(array.shape, image.shape):
         return image.from_model(samples[0])

@@ -93,14 +93,13 @@ class Hardware:
         """The numbers of a target.
 
         Raises:
-            ConfigError: a number is missing, or is not positive where it divides.
+            ConfigError: a number is missing, or cannot be (`wanted`).
         """
         values = {f.name: float(target.hw(f.name)) for f in fields(cls) if f.default is MISSING or _has(target, f.name)}
         for name, value in values.items():
-            if value < 0 or (value == 0 and name not in _MAY_BE_ZERO):
-                raise ConfigError(
-                    f"target {target.march}: hardware number {name} is {value:g}", want="a number above 0"
-                )
+            want = wanted(name, value)
+            if want:
+                raise ConfigError(f"target {target.march}: hardware number {name} is {value:g}", want=want)
         return cls(**values)
 
     @property
@@ -111,6 +110,15 @@ class Hardware:
     def ddr_us(self, nbytes: float) -> float:
         """Time on the DDR bus."""
         return nbytes / (self.ddr_gb_per_s * 1e3)
+
+
+def wanted(name: str, value: float) -> str:
+    """What a hardware number has to be, where it is not; else empty."""
+    fits = value > 0 or (value == 0 and name in _MAY_BE_ZERO)
+    if fits and (name not in _WHOLE or value.is_integer()):
+        return ""
+    kind, low = "whole number" if name in _WHOLE else "number", "0 or more" if name in _MAY_BE_ZERO else "above 0"
+    return f"a {kind} {low}"
 
 
 def _has(target: HardwareSource, name: str) -> bool:
@@ -124,4 +132,9 @@ def _has(target: HardwareSource, name: str) -> bool:
 _MAY_BE_ZERO = (
     "sram_bytes", "prefetch_ops", "instruction_us", "call_us", "submit_us", "cpu_node_overhead_us", "pack_cycles",
     "picture_cycles",
+)  # fmt: skip
+# what comes in pieces
+_WHOLE = (
+    "cores", "cpu_cores", "sram_bytes", "constant_buffer_bytes", "channel_align", "channel_block", "mac_in_block",
+    "mac_out_block", "mac_pixel_block", "map_block_rows", "map_block_columns", "prefetch_ops",
 )  # fmt: skip

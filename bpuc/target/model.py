@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal
 
-from bpuc.base.errors import ConfigError, did_you_mean
+from bpuc.base.errors import ConfigError, UsageError, did_you_mean
+from bpuc.target.hardware import wanted
 
 Origin = Literal["known", "fitted", "assumed", "derived"]
 Place = Literal["bpu", "manual", "cpu"]
@@ -150,9 +151,12 @@ class Target:
 
         Raises:
             ConfigError: an unknown name, or a number more than a factor of SANE away from the target's own.
+            UsageError: a number that cannot be, of any target.
         """
         for name, value in overrides.items():
-            own = self.hw(name)
+            own, want = self.hw(name), wanted(name, value)
+            if want:
+                raise UsageError(f"--hw {name}={value:g} cannot be", want=want)
             if value > 0 and not own / SANE <= value <= own * SANE:
                 raise ConfigError(
                     f"--hw {name}={value:g} is too far from the {own:g} of {self.march}",

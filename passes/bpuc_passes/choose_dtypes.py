@@ -50,12 +50,13 @@ class ChooseDtypes(Pass):
             for tensor in classes[index].tensors:
                 producer = graph.producer(tensor)
                 if producer is not None and producer.device == "BPU" and not gives_int16(graph, producer, ctx):
-                    ctx.warn(
-                        "int16-fallback",
-                        f"int16 for {tensor.name}: {producer.onnx_type} {producer.name} gives int8 only on "
-                        f"{target.march}, so its result stays int8",
-                        tensor.name,
-                    )
+                    if wanted.get(tensor) != "int16":  # else `_can` has told
+                        ctx.warn(
+                            "int16-fallback",
+                            f"int16 is carried on to {_named(graph, tensor)}, which {target.march} gives in int8 only; "
+                            "so it stays int8",
+                            tensor.name,
+                        )
                     continue
                 ctx.int16.add(tensor.name)
                 changes.append(Change("int16", tensor.name, "asked for" if tensor in able else "carried on"))
@@ -79,19 +80,23 @@ def _preferred(graph: Graph, ctx: PassContext) -> list[Tensor]:
 def _can(graph: Graph, ctx: PassContext, tensor: Tensor) -> bool:
     target = ctx.need_target()
     if not target.int16_activations:
-        op = graph.producer(tensor)
-        of = "" if op is None else f" (of {op.onnx_type} {op.name})"
-        ctx.warn("int16", f"{tensor.name}{of}: {target.march} has no int16 activations, so it stays int8", tensor.name)
+        said = f"{_named(graph, tensor)}: {target.march} has no int16 activations, so it stays int8"
+        ctx.warn("int16", said, tensor.name)
         return False
     producer = graph.producer(tensor)
     if producer is not None and producer.device == "BPU" and not gives_int16(graph, producer, ctx):
-        ctx.warn(
-            "int16",
-            f"{tensor.name}: {producer.onnx_type} {producer.name} has no int16 on {target.march}, so it stays int8",
-            tensor.name,
-        )
+        said = f"{_named(graph, tensor)}: {target.march} has no int16 for this op, so it stays int8"
+        ctx.warn("int16", said, tensor.name)
         return False
     return True
+
+
+def _named(graph: Graph, tensor: Tensor) -> str:
+    """A tensor and the op that gives it; op alone where they have one name."""
+    op = graph.producer(tensor)
+    if op is None:
+        return tensor.name
+    return f"{op.onnx_type} {op.name}" if op.name == tensor.name else f"{tensor.name} (of {op.onnx_type} {op.name})"
 
 
 def gives_int16(graph: Graph, op: Op, ctx: PassContext) -> bool:

@@ -51,8 +51,8 @@ def test_some_tensors_have_an_observer_of_their_own(bpuc: Bpuc, tmp_path: Path) 
     [
         ("Convv=mse", "did you mean 'Conv'", 1),
         ("Conv=mean", "there is no observer 'mean'", 2),
-        ("Conv=mse,width=3", "no option 'width'", 1),
-        ("Conv", "cannot be read", 1),
+        ("Conv=mse,width=3", "no option 'width'", 2),
+        ("Conv", "cannot be read", 2),
     ],
 )
 def test_own_observers_that_cannot_be(bpuc: Bpuc, tmp_path: Path, words: str, told: str, code: int) -> None:

@@ -58,7 +58,7 @@ def test_it_goes_on_below_the_similarity_and_tells_what_is_not_there(bpuc: Any) 
     done = bpuc(*words, "similarity=0")
     assert "is taken" not in done.err
     assert json.loads(Path("c.json").read_text())["search"]["with_channel_scales"] is None
-    assert bpuc(*words, "similarity=2").code == 1
+    assert bpuc(*words, "similarity=2").code == 2
 
 
 @pytest.mark.usefixtures("folder")

@@ -43,15 +43,24 @@ def test_other_hardware_numbers_are_given(bpuc):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
-    [("clock_mzh=3", "clock_mhz"), ("clock_mhz", "NAME=NUMBER"), ("clock_mhz=fast", "NAME=NUMBER"),
-     ("clock_mhz=nan", "NAME=NUMBER"), ("clock_mhz=0", "above 0"), ("clock_mhz=1e300", "1 to 1e+06"),
-     ("clock_mhz=1e-300", "1 to 1e+06"), ("=3", "NAME=NUMBER")],
+    ("text", "code", "said"),
+    [("clock_mzh=3", 1, "clock_mhz"), ("clock_mhz", 2, "NAME=NUMBER"), ("clock_mhz=fast", 2, "NAME=NUMBER"),
+     ("clock_mhz=nan", 2, "NAME=NUMBER"), ("clock_mhz=inf", 2, "NAME=NUMBER"), ("=3", 2, "NAME=NUMBER"),
+     ("clock_mhz=0", 2, "a number above 0"), ("clock_mhz=-1000", 2, "a number above 0"),
+     ("clock_mhz=1e300", 1, "1 to 1e+06"), ("clock_mhz=1e-300", 1, "1 to 1e+06"),
+     ("cores=1.5", 2, "a whole number above 0"), ("cores=0", 2, "a whole number above 0"),
+     ("cpu_cores=0.5", 2, "a whole number above 0"), ("sram_bytes=1000.5", 2, "a whole number 0 or more"),
+     ("prefetch_ops=-1", 2, "a whole number 0 or more"), ("channel_align=16.5", 2, "a whole number above 0")],
 )  # fmt: skip
-def test_wrong_hardware_numbers(bpuc, text, said):
-    done = bpuc("perf", HYBRID, "--march", "bayes-e", "--hw", text)
-    assert done.code == 1
-    assert said in done.err
+def test_wrong_hardware_numbers(bpuc, compiled, text, code, said):
+    for source in ((HYBRID, "--march", "bayes-e"), (compiled / "hybrid.bpuc",)):
+        done = bpuc("perf", *source, "--hw", text)
+        assert (done.code, said in done.err) == (code, True), done.err
+
+
+@pytest.mark.parametrize("text", ["cores=2", "tiles=1.5", "sram_bytes=0", "prefetch_ops=0", "call_us=0"])
+def test_hardware_numbers_that_can_be(bpuc, text):
+    assert bpuc("perf", HYBRID, "--march", "bayes-e", "--hw", text).code == 0
 
 
 def test_options_of_a_model_have_no_effect_on_a_binary(bpuc, compiled):

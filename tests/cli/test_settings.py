@@ -78,12 +78,12 @@ def test_observers_beside_a_calibration_are_told(bpuc: Bpuc, name: str) -> None:
     ("settings", "code", "said"),
     [
         (["--observer", "mee"], 2, "unknown observer 'mee'"),
-        (["--observer-opt", "points=1"], 1, "has no option 'points'"),
+        (["--observer-opt", "points=1"], 2, "has no option 'points'"),
         (["--observer-for", "Conv=mee"], 2, "there is no observer 'mee'"),
-        (["--observer-for", "Conv=mse,stride=x"], 1, "stride is 'x'"),
+        (["--observer-for", "Conv=mse,stride=x"], 2, "stride is 'x'"),
         (["--observer-for", "Conf=mse"], 1, "--observer-for Conf: no tensor, node or op type"),
         (["--quant", "conv1:observer=mee"], 2, "there is no observer 'mee'"),
-        (["--quant", "conv1:observer=percentile,percentile=x"], 1, "percentile is 'x'"),
+        (["--quant", "conv1:observer=percentile,percentile=x"], 2, "percentile is 'x'"),
     ],
 )
 def test_values_are_checked_with_and_without_a_calibration(
@@ -258,3 +258,112 @@ def test_settings_that_go_by_measured_error_are_told_without_data(bpuc: Bpuc) ->
     assert done.code == 0
     for option in ("--equalize", "--max-latency-loss"):
         assert f"{option} has no effect without data" in done.err + done.out
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "--dtype conv1",
+        "--dtype conv1=int9",
+        "--fixed-scale a=-1",
+        "--fixed-scale a=x",
+        "--input-shape x",
+        "--input-shape x:1x3x0x8",
+        "--input-shape n=0",
+        "--template none",
+        "--template sensitive=",
+        "--template sensitive=t.csv,topk=x",
+        "--quant conv1",
+        "--quant conv1:nothing=1",
+        "--observer-for Conv",
+        "--observer-opt points=1",
+        "--share a --keep-scale a",
+    ],
+)
+def test_what_no_model_could_take_is_a_fault_of_usage(bpuc: Bpuc, settings: str) -> None:
+    Path("t.csv").write_text("op,kind,value\nconv1,weight,1\n", encoding="utf-8")
+    done = bpuc("check", "m.onnx", "--march", "nash-e", *settings.split())
+    assert (done.code, done.out) == (2, "")
+    assert settings.split()[-1].split("=")[0].split(":")[0].split(",")[0] in done.err
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "--dtype none=int8",
+        "--fixed-scale none=1",
+        "--input-shape none:1x3x8x8",
+        "--input-shape none=1",
+        "--observer-for none=mse",
+        "--run-on-cpu none",
+        "--share none",
+        "--template sensitive=none.csv",
+    ],
+)
+def test_what_this_model_has_not_is_no_fault_of_usage(bpuc: Bpuc, settings: str) -> None:
+    done = bpuc("check", "m.onnx", "--march", "nash-e", *settings.split())
+    assert (done.code, "none" in done.err) == (1, True), done.err
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_same_faults_in_a_file_are_those_of_the_file(bpuc: Bpuc) -> None:
+    Path("c.yaml").write_text("bpuc: {quantize: {templates: [none]}}\n", encoding="utf-8")
+    done = bpuc("check", "m.onnx", "--march", "nash-e", "-c", "c.yaml")
+    assert (done.code, "none" in done.err) == (1, True), done.err
+
+
+COMPILE_ONLY = [
+    "--share-scales never", "--share a", "--keep-scale a", "--max-bits-lost 1", "--equalize", "--max-latency-loss 5",
+    "--no-adaptive-rounding", "--no-weight-clipping", "--no-auto-int16", "-O 2", "--compile-mode bandwidth",
+    "--compile-mode balance --balance-factor 20", "--cores 2",
+]  # fmt: skip
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("march", [[], ["--march", "nash-e", "--effort", "2"]])
+def test_calibrate_tells_what_only_compile_reads(bpuc: Bpuc, march: list[str]) -> None:
+    """That it is true: the thresholds are the same to the byte."""
+    words = ["calibrate", "m.onnx", "--data", "x.npz", *march]
+    done = bpuc(*words, "-o", "plain.calib.json")
+    assert (done.code, "no effect" in done.err) == (0, False), done.err
+    want = Path("plain.calib.json").read_bytes()
+    for settings in COMPILE_ONLY:
+        done = bpuc(*words, *settings.split(), "-o", "t.calib.json")
+        assert done.code == 0, done.err
+        option = settings.split()[-2] if settings.split()[-1][0] != "-" else settings
+        assert f"{option}: no effect on thresholds; give it to `bpuc compile`" in done.err.replace(
+            "--compile-mode, ", ""
+        )
+        assert Path("t.calib.json").read_bytes() == want, settings
+
+
+@pytest.mark.usefixtures("folder")
+def test_strict_scales_of_a_file_that_has_none(bpuc: Bpuc) -> None:
+    said = "--qat-scales strict has no effect on a model without scales of its own (Q/DQ)"
+    assert said in bpuc(*command("compile", "--qat-scales", "strict")).err
+    assert "has no effect" not in bpuc(*command("compile", "--qat-scales", "fold")).err
+    assert bpuc("calibrate", "m.onnx", "--data", "x.npz", "-o", "m.calib.json", "--export-qdq", "qdq.onnx").code == 0
+    done = bpuc("compile", "qdq.onnx", "--march", "nash-e", "--qat-scales", "strict", "-o", "q.bpuc")
+    assert (done.code, "has no effect" in done.err) == (0, False), done.err
+
+
+@pytest.mark.usefixtures("folder")
+def test_int16_that_cannot_be_is_told_once_by_one_name(bpuc: Bpuc) -> None:
+    info, node = helper.make_tensor_value_info, helper.make_node
+    nodes = [node("PRelu", ["x", "s"], ["act"], name="act"), node("PRelu", ["act", "s"], ["y"], name="last")]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [info("x", TensorProto.FLOAT, [1, 3, 8, 8])],
+        [info("y", TensorProto.FLOAT, [1, 3, 8, 8])],
+        [numpy_helper.from_array(np.full((3, 1, 1), 0.25, np.float32), "s")],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), "p.onnx")
+    done = bpuc("check", "p.onnx", "--march", "bayes-e", "--dtype", "act=int16", "--dtype", "y=int16")
+    lines = [x for x in done.err.splitlines() if "int16" in x]
+    assert lines == [
+        "warning: PRelu act: bayes-e has no int16 for this op, so it stays int8",
+        "warning: y (of PRelu last): bayes-e has no int16 for this op, so it stays int8",
+    ]

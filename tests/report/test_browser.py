@@ -313,3 +313,41 @@ def test_labels_of_narrow_tables_stay_in_their_rows(open_page, lang):
              "e.getBoundingClientRect().bottom - e.parentElement.getBoundingClientRect().bottom)")  # fmt: skip
     assert len(low) > 20
     assert max(low) <= 0.5
+
+
+SPEAK = "if (document.documentElement.lang !== arguments[0]) document.getElementById('lang').click();"
+SET = """
+const [id, value, event] = arguments, e = document.getElementById(id);
+e.value = value;
+e.dispatchEvent(new Event(event));
+"""
+
+
+def texts(browser, css):
+    return js(browser, "return [...document.querySelectorAll(arguments[0])].map((e) => e.textContent)", css)
+
+
+@pytest.mark.parametrize("filtered", [False, True])
+def test_words_of_closed_sets_are_translated_in_every_row(open_page, filtered):
+    perf = realistic()
+    browser = open_page(render_html(perf, "model.onnx"))
+    bounds, chinese = "#ops-table tbody td:nth-last-child(3)", {"compute": "计算", "memory": "访存", "overhead": "开销"}
+    js(browser, SPEAK, "en")
+    assert texts(browser, bounds) == [o["bound"] for o in perf["ops"]]
+    if filtered:  # rows that are out of sight when the language changes
+        js(browser, SET, "ops-filter", "no such op", "input")
+    js(browser, SPEAK, "zh-CN")
+    js(browser, SET, "ops-filter", "", "input")
+    assert texts(browser, bounds) == [chinese[o["bound"]] for o in perf["ops"]]
+    origins = texts(browser, "#hardware .chip")
+    assert set(origins) <= {"公开", "拟合", "推导", "假设", "用户给定"}
+    assert len(origins) == len(perf["hardware"]) > 0
+    # and are found in both languages
+    memory = sum(o["bound"] == "memory" for o in perf["ops"])
+    for word in ("访存", "memory"):
+        js(browser, SET, "ops-filter", word, "input")
+        assert len(names(browser)) == memory > 0
+    js(browser, SET, "ops-group", "bound", "change")
+    assert texts(browser, "#ops-table tr.group button") == [f"访存 ({memory})"]
+    js(browser, SPEAK, "en")
+    assert texts(browser, "#ops-table tr.group button") == [f"memory ({memory})"]

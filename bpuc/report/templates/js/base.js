@@ -9,6 +9,8 @@ const tell = (what, ...args) => listeners[what].forEach((f) => f(...args));
 
 let lang = 'en';
 const tr = (key) => data.words[lang][key] ?? key;
+// What binds an op, in words; a word of a document that the page does not know stays.
+const bound = (o, language = lang) => data.words[language][`bound_${o.bound}`] ?? o.bound;
 
 function el(tag, props, ...children) {
   const e = document.createElement(tag);
@@ -41,7 +43,7 @@ const macs = (x) => scaled(x, ['', 'k', 'M', 'G', 'T'], 1000);
 const share = (us) => (isNum(us) && data.latency ? `${(100 * us / data.latency).toFixed(1)} %` : none);
 
 // What a search looks at, in lower case, once for each op.
-const haystack = ops.map((o) => [o.name, o.op, o.device, o.engine, o.bound, o.dtype, ...o.onnx_nodes].join('\n').toLowerCase());
+const haystack = ops.map((o) => [o.name, o.op, o.device, o.engine, bound(o, 'en'), bound(o, 'zh'), o.dtype, ...o.onnx_nodes].join('\n').toLowerCase());
 const wordsOf = (query) => query.toLowerCase().split(/\s+/).filter(Boolean);
 const matches = (i, words) => words.every((w) => haystack[i].includes(w));
 

@@ -21,7 +21,7 @@ function showDock(i) {
         button('on_timeline', () => { select(i, 'link'); $('timeline').scrollIntoView(); }), button('in_graph', () => { select(i, 'link'); $('graph').scrollIntoView(); }), button('in_table', () => select(i, 'details')),
         button('close', () => select(-1, 'dock'), '×'))),
     el('dl', {},
-      field('op', o.op), field('device', o.device), field('engine', o.engine), field('segment', o.segment), field('bound', o.bound),
+      field('op', o.op), field('device', o.device), field('engine', o.engine), field('segment', o.segment), field('bound', bound(o)),
       field('time', isNum(o.latency_us) ? `${time(o.latency_us)} (${share(o.latency_us)})` : none), field('start', isNum(o.start_us) ? three(o.start_us) : none),
       field('compute', time(o.compute_us)), field('transfer', time(o.transfer_us)), field('macs', macs(o.macs)),
       field('read', size(o.read_bytes)), field('write', size(o.write_bytes)), field('shape', o.shape), field('dtype', o.dtype), field('scale', o.scale),

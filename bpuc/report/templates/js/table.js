@@ -7,7 +7,7 @@ const table = (() => {
     shape: (o) => o.shape, share: (o) => o.latency_us,
   };
   const keys = {
-    type: (o) => o.op, engine: (o) => `${o.device} ${o.engine}`, bound: (o) => o.bound, segment: (o) => o.segment ?? none,
+    type: (o) => o.op, engine: (o) => `${o.device} ${o.engine}`, bound: (o) => bound(o), segment: (o) => o.segment ?? none,
     module: (o) => (o.onnx_nodes[0] ?? o.name).split(/[/.]/).filter(Boolean).slice(0, -1).slice(0, 2).join('/') || none,
   };
   const filter = $('ops-filter');
@@ -105,7 +105,10 @@ const table = (() => {
       last.scrollIntoView({ block: 'center' });
     }
   });
-  on('lang', count);
+  on('lang', () => {
+    for (const r of rows) for (const e of r.querySelectorAll('[data-t]')) e.textContent = tr(e.dataset.t);  // also those that a filter hides
+    apply();
+  });
   apply();
   return { sort, setFilter, shown: () => shown.length, order: () => shown, total: rows.length, lastMs: () => lastMs };
 })();

@@ -13,7 +13,7 @@ const tip = (() => {
     const o = ops[i];
     at(e,
       el('b', { textContent: o.name }),
-      line(['', o.op], ['', o.engine === none ? o.device : `${o.device} ${o.engine}`], ['bound', o.bound]),
+      line(['', o.op], ['', o.engine === none ? o.device : `${o.device} ${o.engine}`], ['bound', bound(o)]),
       line(['', time(o.latency_us)], ['', share(o.latency_us)], ['compute', time(o.compute_us)], ['transfer', time(o.transfer_us)]),
       line(['shape', o.shape], ['dtype', o.dtype], ['scale', o.scale]),
       line(['macs', macs(o.macs)], ['read', size(o.read_bytes)], ['write', size(o.write_bytes)]),
