@@ -21,7 +21,7 @@ def command(model: str | None, json_to: str | None, **given: Any) -> None:
     from bpuc.perf import estimate
     from bpuc.report.checktable import render_check
 
-    compiled = compile_model(options.request(model, **given))
+    compiled = compile_model(options.request(model, **given), runs=False)
     report = compiled.program.report
     for warning in report["warnings"]:
         if warning["code"] != "no-data":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from bpuc.calibrate.noise import ReaderNoise
@@ -24,6 +24,7 @@ from bpuc.flow.schedule import best_program
 from bpuc.flow.shares import tell_unused_shares
 from bpuc.flow.stages import keep_quantized_stages
 from bpuc.flow.unused import tell_unmeasured
+from bpuc.frontend.onnx_export import export_op
 from bpuc.ir import Graph, Op
 from bpuc.lower import lower
 from bpuc.ops.base import Array
@@ -44,17 +45,20 @@ class Compiled:
     prepared: Prepared
 
 
-def compile_model(request: Request, progress: Progress | None = None, assume: bool = True) -> Compiled:
+def compile_model(
+    request: Request, progress: Progress | None = None, assume: bool = True, runs: bool = True
+) -> Compiled:
     """Import, optimize, calibrate where needed, place, quantize, lower.
 
     Args:
         assume: count all scales as equal where neither data nor the model file give any; else that is refused.
+        runs: whether the program is to be run or written; else it lacks the constants of ops on the CPU.
 
     Raises:
         ConfigError: no march, or an option that does not fit the model. ModelError, DataError, FileError: their fault.
     """
     prepared, source = calibrated(request, progress, assume)
-    return compile_prepared(request, *in_batches(request, prepared, source))
+    return compile_prepared(request, *in_batches(request, prepared, source), runs)
 
 
 def calibrated(
@@ -77,8 +81,12 @@ def calibrated(
     return prepared, source
 
 
-def compile_prepared(request: Request, prepared: Prepared, source: DataSource | None) -> Compiled:
-    """Place, quantize and lower what `calibrated` gave; changes it, `refine.twin` makes a copy first."""
+def compile_prepared(request: Request, prepared: Prepared, source: DataSource | None, runs: bool = True) -> Compiled:
+    """Place, quantize and lower what `calibrated` gave; changes it, `refine.twin` makes a copy first.
+
+    Args:
+        runs: as for `compile_model`.
+    """
     ctx, graph, target = prepared.ctx, prepared.graph, prepared.ctx.need_target()
     ctx.rescale_us = partial(rescale_us, dtype_bytes=1, target=target)
     rows = prepared.passes
@@ -117,7 +125,9 @@ def compile_prepared(request: Request, prepared: Prepared, source: DataSource | 
         r.latency_us = rescale_us(r.elements, 1, target)
     for a in ctx.avoided:
         a.latency_us = rescale_us(ctx.avoided_elements[a.node, a.tensor], 1, target)
-    make = partial(lower, graph, target.march, prepared.model.input_types, ctx.images, exported={})
+    make = partial(
+        lower, graph, target.march, prepared.model.input_types, ctx.images, export=cache(partial(export_op, whole=runs))
+    )
     program = best_program(request, target, make)
     program.report = build_report(graph, ctx, prepared.model, rows, program.certificates)
     return Compiled(program, prepared)
@@ -162,4 +172,4 @@ def compile_for_perf(
     request = make_request(model, march, **options)
     if look is not None:
         look(request)
-    return compile_model(request).program
+    return compile_model(request, runs=False).program

@@ -299,7 +299,8 @@ def _scale(name: str, text: str) -> float:
 
 
 def _symbol(found: re.Match[str]) -> tuple[str, int]:
-    _positive(found[0], [int(found[2])])
+    if int(found[2]) < 1:
+        raise UsageError(f"--input-shape {found[0]}: a size below 1", want="a positive number")
     return found[1], int(found[2])
 
 
@@ -311,10 +312,6 @@ def _shape(text: str) -> tuple[str, tuple[int, ...]]:
             f"--input-shape {text}: cannot be read", want="NAME:1x3x224x224, or a named dimension as in batch=1"
         )
     shape = tuple(int(p) for p in parts)
-    _positive(text, shape)
+    if min(shape) < 0:  # the model may take an input without elements
+        raise UsageError(f"--input-shape {text}: a size below 0", want="positive numbers")
     return name, shape
-
-
-def _positive(text: str, sizes: Sequence[int]) -> None:
-    if min(sizes) < 1:
-        raise UsageError(f"--input-shape {text}: a size below 1", want="positive numbers")

@@ -187,23 +187,29 @@ def export_part(ops: Sequence[Op], results: Sequence[Tensor], arrays: Arrays | N
     return bytes(assemble("part", writer, inputs, infos).SerializeToString(deterministic=True))
 
 
-def export_op(op: Op) -> bytes:
-    """One op as a serialized ONNX model: its non-constant operands, each once, are the inputs."""
+def export_op(op: Op, whole: bool = True) -> bytes:
+    """One op as a serialized ONNX model: its non-constant operands, each once, are the inputs.
+
+    Args:
+        whole: with the values of large constants, which a model that is never run need not hold.
+    """
     inputs = list(dict.fromkeys(t for t in op.inputs if t is not None and t.const is None))
-    writer = Writer([op], [t.name for t in (*inputs, *op.outputs)])
+    writer = Writer([op], [t.name for t in (*inputs, *op.outputs)], None if whole else {})
     writer.write(op)
     results = [onnx.helper.make_value_info(t.name, type_proto(t)) for t in op.outputs]
     return bytes(assemble(op.name, writer, inputs, results).SerializeToString(deterministic=True))
 
 
 def assemble(name: str, writer: Writer, inputs: Sequence[Tensor], results: Sequence[onnx.ValueInfoProto]) -> ModelProto:
-    """The model of all that the writer collected."""
+    """The model of all that the writer collected; takes its constants, which may be large."""
     infos = [onnx.helper.make_value_info(t.name, type_proto(t)) for t in inputs]
     graph = onnx.helper.make_graph(writer.nodes, name or "graph", infos, list(results))
-    graph.initializer.extend(writer.initializers.values())
     imports = [onnx.helper.make_opsetid("", writer.opset)]
     ir_version = IR_VERSION if writer.opset <= OPSET else max(IR_VERSION, 10)
-    return onnx.helper.make_model(graph, opset_imports=imports, ir_version=ir_version, producer_name="bpuc")
+    model = onnx.helper.make_model(graph, opset_imports=imports, ir_version=ir_version, producer_name="bpuc")
+    while writer.initializers:  # one at a time, into the model at once: every step copies them
+        model.graph.initializer.append(writer.initializers.pop(next(iter(writer.initializers))))
+    return model
 
 
 def _opset(ops: Sequence[Op]) -> int:

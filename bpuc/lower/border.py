@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from bpuc.frontend.onnx_export import export_op
 from bpuc.ir import Op
 from bpuc.isa import CallOnnx, Dequantize, Quantize
 from bpuc.isa.core import MAX_RANK
@@ -33,9 +32,7 @@ def lower_dequantize(op: Op, b: Builder) -> None:
 def lower_onnx(op: Op, b: Builder) -> None:
     """One ONNX part per CPU op; its inputs are the op's operands that are not constant, each once."""
     operands = list(dict.fromkeys(t for t in op.inputs if t is not None and t.const is None))
-    if op not in b.exported:
-        b.exported[op] = export_op(op)
-    b.parts.append(b.exported[op])
+    b.parts.append(b.export(op))
     b.emit(
         CallOnnx(
             op=b.op,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from bpuc.base.dtypes import DType
 from bpuc.base.errors import BpucError, ModelError
 from bpuc.base.rounding import Int64Array, round_half_up
+from bpuc.frontend.onnx_export import export_op
 from bpuc.ir import Op, QuantParams, Tensor
 from bpuc.isa import Instruction, Ref, Space, contiguous_strides
 from bpuc.isa.core import MAX_RANK
@@ -23,11 +25,11 @@ class Builder:
     """Collects the program while ops are lowered one by one; `op` is the index of the one at hand.
 
     Args:
-        exported: ONNX parts of ops that were made before, and those that are made now.
+        export: gives an op of the CPU as a serialized ONNX model.
     """
 
-    def __init__(self, exported: dict[Op, bytes] | None = None) -> None:
-        self.exported = {} if exported is None else exported
+    def __init__(self, export: Callable[[Op], bytes] = export_op) -> None:
+        self.export = export
         self.memory = VirtualMemory()
         self.instructions: list[Instruction] = []
         self.constants = bytearray()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from bpuc.base.dtypes import DType
 from bpuc.base.image import ImageInput
 from bpuc.base.rounding import MultiplierError
+from bpuc.frontend.onnx_export import export_op
 from bpuc.ir import Graph, Op, Tensor
 from bpuc.isa import Device, Space
 from bpuc.lower.accumulate import lower_affine, lower_conv, lower_matmul
@@ -77,7 +78,7 @@ def lower(
     declared: Mapping[str, DType | None] | None = None,
     images: Mapping[str, ImageInput] | None = None,
     how: Scheduling | None = None,
-    exported: dict[Op, bytes] | None = None,
+    export: Callable[[Op], bytes] = export_op,
 ) -> Program:
     """The program of a legal graph whose ops have segments.
 
@@ -85,12 +86,12 @@ def lower(
         declared: element types that the model file gives its inputs, where they differ from the graph's.
         images: formats of the inputs that take pixels.
         how: memory and level of the schedule; None for a program without one.
-        exported: keeps the ONNX parts of ops, for other programs of the same graph.
+        export: gives an op of the CPU as a serialized ONNX model; a cached one serves other programs of the same graph.
 
     Raises:
         ModelError: an op whose numbers no instruction can express (a scale out of range, an accumulator beyond int32).
     """
-    b = Builder(exported)
+    b = Builder(export)
     ops = ordered(graph, narrow=how is not None and how.narrow)
     if how is not None and how.level >= 2:
         share_buffers(graph, ops, b, how.reach)

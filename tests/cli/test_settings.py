@@ -269,7 +269,7 @@ def test_settings_that_go_by_measured_error_are_told_without_data(bpuc: Bpuc) ->
         "--fixed-scale a=-1",
         "--fixed-scale a=x",
         "--input-shape x",
-        "--input-shape x:1x3x0x8",
+        "--input-shape x:1x3x-1x8",
         "--input-shape n=0",
         "--template none",
         "--template sensitive=",
