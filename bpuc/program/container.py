@@ -58,9 +58,14 @@ def to_bytes(program: Program) -> bytes:
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as z:
         for name, blob in {"mimetype": MIMETYPE, "manifest.json": _json(manifest), **parts}.items():
             z.writestr(zipfile.ZipInfo(name, _EPOCH), blob)
-    # the comment is not known yet: write its length into the end record, then append the hash of all that
-    raw = buffer.getvalue()[:-2] + _SUM.to_bytes(2, "little")
-    return raw + hashlib.sha256(raw).hexdigest().encode()
+    # the comment is not known yet: write its length into the end record, then append the hash of all that; in place, as
+    # constants may be gigabytes
+    with buffer.getbuffer() as raw:
+        raw[-2:] = _SUM.to_bytes(2, "little")
+        comment = hashlib.sha256(raw).hexdigest().encode()
+    buffer.seek(0, io.SEEK_END)
+    buffer.write(comment)
+    return buffer.getvalue()
 
 
 def _check_limits(program: Program) -> None:
