@@ -5,6 +5,7 @@
 
 The second not for inputs of the network with gains that differ much, such as features of different units.
 
+Constants that vary along several axes fold into a normalization in front of them all the same.
 Scalars that are left as Add or Mul beside such an op become an Affine first, so that they fold too.
 """
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from bpuc.base.dtypes import DType
 from bpuc.ir import Graph, Op, Tensor
-from bpuc.ops.attrs import AffineAttrs, ConvAttrs, MatMulAttrs, NormAttrs
+from bpuc.ops.attrs import AffineAttrs, ConvAttrs, EltwiseAttrs, MatMulAttrs, NormAttrs
 from bpuc.passkit import Change, Numerics, Pass, PassContext
 from bpuc.passkit.rewrite import as_float32, fusable, is_scalar, scalar, set_const
 
@@ -40,6 +41,9 @@ class FoldAffine(Pass):
         for op in graph:
             if self.scalars and op.kind in ("Add", "Mul"):
                 changes += _scalar_to_affine(graph, op)
+        for op in graph:
+            if op in graph and op.kind in ("Add", "Mul"):
+                changes += _fold_into_norm(graph, op)
         for op in graph:
             if op in graph and op.kind == "Affine":
                 before = graph.producer(op.input(0))
@@ -75,6 +79,25 @@ def _scalar_to_affine(graph: Graph, op: Op) -> list[Change]:
     graph.add("Affine", AffineAttrs(1), [x, *constants], [out], name=op.name, origin=origin, onnx_type=op.kind, like=op)
     graph.erase(op)
     return [Change(f"turned {op.kind} of a scalar into Affine", op.name, "so that it folds into a neighbour")]
+
+
+def _fold_into_norm(graph: Graph, op: Op) -> list[Change]:
+    """A constant that varies along several axes, which no Affine holds, becomes gain or offset of a normalization."""
+    side = next((i for i in (0, 1) if op.input(i).const is not None), None)
+    norm = None if side is None else graph.producer(op.input(1 - side))
+    if side is None or norm is None or norm.kind not in _NORMS or not isinstance(op.attrs, EltwiseAttrs):
+        return []
+    c, clamped = op.input(side).value().astype(np.float64), (op.attrs.low, op.attrs.high) != (None, None)
+    alone = graph.sole_consumer(norm.out) is op and norm.out.shape == op.out.shape
+    if clamped or not alone or not fusable(norm, op) or c.size == 1:
+        return []
+    g, b = (norm.input(i).value().astype(np.float64) for i in (1, 2))
+    c = c.reshape((1,) * (op.out.rank - c.ndim) + c.shape)
+    if op.kind == "Mul":
+        set_const(graph, norm, 1, as_float32(g * c), f"{norm.name}_gain")
+    set_const(graph, norm, 2, as_float32(b * c if op.kind == "Mul" else b + c), f"{norm.name}_offset")
+    graph.absorb(norm, op)
+    return [Change(f"folded {op.onnx_type} {op.name} into {norm.kind}", norm.name, "linear per element")]
 
 
 def _fold_back(graph: Graph, op: Op, affine: Op) -> list[Change]:
