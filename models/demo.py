@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+import bpuc as _bpuc  # noqa: F401 - before onnxruntime, which then sends nothing
 from models import ppocr
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -104,7 +104,7 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     tmp: str | None = None
     try:
         p = p.resolve()  # a link stays, and what it points to is replaced
-        fd, tmp = tempfile.mkstemp(prefix=f".{p.name}.", suffix=".part", dir=p.parent)
+        fd, tmp = tempfile.mkstemp(prefix=f".{p.name[:40]}.", suffix=".part", dir=p.parent)
         with os.fdopen(fd, "w+b") as f:
             yield f
             f.flush()
@@ -139,7 +139,8 @@ def write_together(files: Mapping[str, bytes | str]) -> None:
     with ExitStack() as stack:
         for path, data in files.items():
             f = stack.enter_context(atomic_file(path))
-            f.write(data.encode("utf-8") if isinstance(data, str) else data)
+            # a path that is no UTF-8 holds halves of characters, which JSON has as escapes
+            f.write(data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data)
             f.flush()
 
 

@@ -8,7 +8,7 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal, cast
@@ -228,7 +228,8 @@ class NpzSpool:
 
     def __exit__(self, *exc: object) -> None:
         for f, _ in self._files.values():
-            f.close()
+            with suppress(OSError):  # what could not be written has been told, and nobody reads it any more
+                f.close()
 
     def add(self, row: dict[str, Array]) -> None:
         """Append one sample of every array."""

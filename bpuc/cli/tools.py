@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -45,7 +46,8 @@ def _folder(ctx: click.Context, param: click.Parameter, value: str) -> str:  # n
     there = next(p for p in (Path(value).absolute(), *Path(value).absolute().parents) if exists(p))
     if not is_folder(there):
         raise FileError(f"cannot write to the folder {value}: {there} is no folder", want="a folder, new or existing")
-    check_writable(there / "result.json")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise FileError(f"cannot write to the folder {value}: {there} is not writable", hint="choose another path")
     return value
 
 

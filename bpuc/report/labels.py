@@ -104,10 +104,10 @@ LABELS: dict[str, tuple[str, str]] = {
     "bound_compute": ("compute", "计算"),
     "bound_memory": ("memory", "访存"),
     "bound_overhead": ("overhead", "开销"),
-    "origin_known": ("known", "公开"),
+    "origin_known": ("known", "已知"),
     "origin_fitted": ("fitted", "拟合"),
     "origin_derived": ("derived", "推导"),
-    "origin_assumed": ("assumed", "假设"),
+    "origin_assumed": ("assumed", "假定"),
     "origin_given": ("given", "用户给定"),
     "unknown": ("not stated", "未说明"),
     "timeline": ("Time line", "时间线"),
@@ -231,7 +231,7 @@ LABELS: dict[str, tuple[str, str]] = {
     "hardware_why": (
         "What the estimate rests on. Known: stated in public. Fitted: from published measurements. Derived: follows "
         "from known facts. Assumed: a guess that nothing public contradicts.",
-        "估算的依据。公开：见公开资料；拟合：由公开测量拟合；推导：由已知事实推出；假设：未见公开反证。",
+        "估算的依据。已知：见公开资料；拟合：由公开测量拟合；推导：由已知事实推出；假定：未见公开反证。",
     ),
     "value": ("Value", "数值"),
     "unit": ("Unit", "单位"),

@@ -340,7 +340,7 @@ def test_words_of_closed_sets_are_translated_in_every_row(open_page, filtered):
     js(browser, SET, "ops-filter", "", "input")
     assert texts(browser, bounds) == [chinese[o["bound"]] for o in perf["ops"]]
     origins = texts(browser, "#hardware .chip")
-    assert set(origins) <= {"公开", "拟合", "推导", "假设", "用户给定"}
+    assert set(origins) <= {"已知", "拟合", "推导", "假定", "用户给定"}
     assert len(origins) == len(perf["hardware"]) > 0
     # and are found in both languages
     memory = sum(o["bound"] == "memory" for o in perf["ops"])
