@@ -7,6 +7,7 @@ import importlib
 import os
 import signal
 import sys
+import threading
 from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn
@@ -92,6 +93,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     # a polite kill unwinds, so that temporary files go
     signal.signal(signal.SIGTERM, _ended)
     signal.signal(signal.SIGINT, _ended)
+    sys.unraisablehook = _swallowed
     _no_gaps()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -117,6 +119,16 @@ def _no_gaps() -> None:
 def _ended(signum: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001
     _signals.append(signum)
     raise KeyboardInterrupt
+
+
+def _swallowed(unraisable: sys.UnraisableHookArgs) -> None:
+    """An interrupt that came while Python was in a finalizer, which can pass nothing on, comes again a moment later."""
+    if not _signals or not isinstance(unraisable.exc_value, KeyboardInterrupt):
+        sys.__unraisablehook__(unraisable)
+        return
+    again = threading.Timer(0.01, os.kill, (os.getpid(), _signals[0]))
+    again.daemon = True
+    again.start()
 
 
 def _run(args: Sequence[str] | None) -> int:

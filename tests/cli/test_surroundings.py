@@ -72,3 +72,34 @@ def test_a_full_disk_is_that_of_the_output(bpuc: Bpuc, compiled: Path, tmp_path:
         done = bpuc("run", compiled / "hybrid.bpuc", "--inputs", DATA, "-o", out)
     assert (done.code, f"cannot keep results in {tmp_path}: No space left" in done.err) == (1, True), done.err
     assert [*tmp_path.iterdir()] == []
+
+
+FINALIZER = """
+import os, signal, time
+import bpuc.cli.main as m
+
+class Slow:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.1)  # the handler raises here, where Python drops it
+
+def work(*args, **more):
+    Slow()
+    time.sleep(30)
+
+m.cli.main = work
+m.main([])
+"""
+
+
+def test_an_interrupt_in_a_finalizer_is_not_lost() -> None:
+    path = os.pathsep.join([str(ROOT), str(ROOT / "passes"), str(ROOT / "targets")])
+    done = subprocess.run(
+        [sys.executable, "-c", FINALIZER],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=20,
+    )
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")
