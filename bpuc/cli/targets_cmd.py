@@ -52,7 +52,8 @@ def _one(target: Target, width: int) -> str:
         *_hang("", f"int16: {describe.int16_words(target)}; {target.notes.get('int16', '')}", width),
         *_hang("", f"outputs: {describe.output_words(target)}; {target.notes.get('outputs', '')}", width),
         *_hang("", f"error of the estimate: {describe.accuracy_words(target)}", width),
-        "\nHardware numbers of the estimate; `bpuc perf --hw NAME=NUMBER` tries others",
+        "",
+        *_hang("", "Hardware numbers of the estimate; `bpuc perf --hw NAME=NUMBER` tries others", width),
         *_hardware(target, width),
     ]
     general = "; ".join(limit.reason for limit in target.general)
