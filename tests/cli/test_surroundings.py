@@ -53,7 +53,7 @@ def test_the_longest_name_that_a_file_can_have(bpuc: Bpuc, tmp_path: Path, name:
 
 
 def test_a_path_that_is_no_utf8(bpuc: Bpuc, tmp_path: Path) -> None:
-    strange = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.onnx")
+    strange = os.fsdecode(os.fsencode(tmp_path) + b"/\xe9t\xe9.onnx")
     Path(strange).write_bytes(HYBRID.read_bytes())
     report, binary = tmp_path / "r.json", tmp_path / "x.bpuc"
     done = bpuc("compile", strange, "--march", "bayes-e", "--random-data", "-o", binary, "--report", report)
