@@ -130,7 +130,7 @@ def _quiet(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # 
 # headings of --help, and the parameters below each
 _SECTIONS = {
     "Ops and tensors by name; each may come several times": "dtype fixed_scale run_on_cpu run_on_bpu input_shape "
-    "observer_for quant template",
+    "input_value observer_for quant template",
     "Scales at concats": "share_scales share keep_scale max_bits_lost qat_scales equalize",
     "Accuracy": "effort tune_thresholds channel_scales bias_correction adaptive_rounding weight_clipping auto_int16 "
     "max_latency_loss high_precision_outputs",
@@ -237,6 +237,12 @@ _SHARED = (
         multiple=True,
         metavar="NAME:DIMS",
         help="Fix a dynamic input: images:1x3x64x64, or a named dimension: batch=1.",
+    ),
+    click.option(
+        "--input-value",
+        multiple=True,
+        metavar="NAME=NUMBER",
+        help="Make a constant of an input of one number, as in sr=16000; Ifs on it are resolved.",
     ),
     click.option(
         "--share-scales", type=click.Choice(["auto", "always", "never"]), help="Scales across concats [auto]."

@@ -82,7 +82,7 @@ def measuring_options(data: str, samples: int, samples_help: str) -> Callable[[F
 
 
 def tool_options(f: F) -> F:
-    """--data, -c, --input-shape, --samples, --threads, -o and --json."""
+    """--data, -c, --input-shape, --input-value, --samples, --threads, -o and --json."""
     for option in (
         ui.json_option,
         click.option("--threads", type=options.THREADS, metavar="N", help="Threads of the float run."),
@@ -94,6 +94,7 @@ def tool_options(f: F) -> F:
             metavar="NAME:DIMS",
             help="Fix a dynamic input: images:1x3x64x64, or a named dimension: batch=1.",
         ),
+        click.option("--input-value", multiple=True, metavar="NAME=NUMBER", help="As the binary was compiled with."),
         click.option("-c", "--config", metavar="CONFIG", help="YAML file: how images become samples, and where."),
         click.option("--data", metavar="PATH", help=".npz, or a folder of samples; streamed."),
     ):

@@ -131,6 +131,7 @@ class Config:
     equalize: bool | None = None
     high_precision_outputs: bool | None = None
     run_on_cpu: tuple[str, ...] = ()
+    input_values: Mapping[str, float] = field(default_factory=dict)
     run_on_bpu: tuple[str, ...] = ()
     preprocess: Preprocess = field(default_factory=Preprocess)
     compile_mode: str | None = None

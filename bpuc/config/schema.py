@@ -263,6 +263,7 @@ class BpucSection(Section):
     run_on_cpu: Names | None = taken("as in calibration_parameters")
     run_on_bpu: Names | None = taken("as in calibration_parameters")
     input_shape: dict[Text, Shape] | None = taken("input -> shape, such as {images: 1x3x640x640}")
+    input_value: dict[Text, Number] | None = taken("input of one number -> its value, a constant then: {sr: 16000}")
     dump_dir: Text | None = taken("folder for the graph as text after every pass")
     keep_stages: Text | None = taken("folder for the ONNX file of each stage")
     preprocess: PreprocessSection | None = taken("how images become samples")

@@ -89,6 +89,7 @@ def to_config(
         qat_scales=own.qat_scales,
         equalize=own.equalize,
         high_precision_outputs=own.high_precision_outputs,
+        input_values=own.input_value or {},
         run_on_cpu=tuple(wishes.cpu),
         run_on_bpu=tuple(wishes.bpu),
         preprocess=preprocess,

@@ -54,10 +54,12 @@ def _import(request: Request, known: Mapping[str, tuple[int, ...]]) -> ImportedM
     more = request.config.input_shapes if request.config else None
     if known and not request.input_shapes and not request.symbols:
         try:
-            return import_model(request.model, known, more)
+            return import_model(request.model, known, more, input_values=request.input_values)
         except BpucError:
             pass  # ops at the inputs may have been removed, and the shapes with them
-    return import_model(request.model, dict(request.input_shapes), more, request.symbols)
+    return import_model(
+        request.model, dict(request.input_shapes), more, request.symbols, input_values=request.input_values
+    )
 
 
 def shapes_of(program: Program) -> dict[str, tuple[int, ...]]:

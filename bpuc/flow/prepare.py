@@ -53,7 +53,9 @@ def prepare(request: Request, host_values: bool = False, batch: int = 1, roundin
     """
     shapes = dict(request.input_shapes)
     more_shapes = request.config.input_shapes if request.config else None
-    model = import_model(request.model, shapes, more_shapes, request.symbols, host_values, batch, rounding)
+    model = import_model(
+        request.model, shapes, more_shapes, request.symbols, host_values, batch, rounding, request.input_values
+    )
     if model.quantized and not rounding and request.keep_stages is not None:
         # writes the stages in float, which round too
         prepare(replace(request, dump_dir=None), host_values, batch, rounding=True)

@@ -29,6 +29,7 @@ class Request:
     """One calibrate, compile, check or perf: the model, where its data come from, and the options.
 
     march may be None (calibrate needs none). data: None where none was named. symbols: sizes of named dimensions.
+    input_values: of inputs that become constants.
     hardware: numbers in the place of the target's.
     optimize: -O0 to -O3. compile_mode: latency, bandwidth or balance; balance: 0 (bandwidth) to 100 (latency).
     unused_balance: balance was given, with a mode that takes none. overruled: two settings for one name, in words.
@@ -45,6 +46,7 @@ class Request:
     options: CompileOptions
     input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     symbols: Mapping[str, int] = field(default_factory=dict)
+    input_values: Mapping[str, float] = field(default_factory=dict)
     threads: int | None = None
     dump_dir: Path | None = None
     keep_stages: Path | None = None
@@ -85,6 +87,7 @@ def make_request(
     run_on_cpu: Sequence[str] = (),
     run_on_bpu: Sequence[str] = (),
     input_shape: Sequence[str] = (),
+    input_value: Sequence[str] = (),
     share_scales: str | None = None,
     share: Sequence[str] = (),
     keep_scale: Sequence[str] = (),
@@ -221,6 +224,7 @@ def make_request(
         options=options,
         input_shapes=dict(_shape(s) for s in input_shape if not _SYMBOL.fullmatch(s)),
         symbols=dict(_symbol(m) for m in map(_SYMBOL.fullmatch, input_shape) if m),
+        input_values={**(c.input_values if c else {}), **dict(map(_value, input_value))},
         threads=threads,
         max_latency_loss=max_latency_loss if max_latency_loss is not None else c.max_latency_loss if c else None,
         unused_templates=templates.unused,
@@ -302,6 +306,17 @@ def _symbol(found: re.Match[str]) -> tuple[str, int]:
     if int(found[2]) < 1:
         raise UsageError(f"--input-shape {found[0]}: a size below 1", want="a positive number")
     return found[1], int(found[2])
+
+
+def _value(text: str) -> tuple[str, float]:
+    name, _, number = text.rpartition("=")
+    try:
+        value = float(number)
+    except ValueError:
+        value = math.nan
+    if not name or not math.isfinite(value):
+        raise UsageError(f"--input-value {text}: cannot be read", want="NAME=NUMBER, as in sr=16000")
+    return name, value
 
 
 def _shape(text: str) -> tuple[str, tuple[int, ...]]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 from onnx import TypeProto, ValueInfoProto
 
 from bpuc.base.errors import ModelError, did_you_mean
-from bpuc.frontend.checks import check_tensor
+from bpuc.frontend.checks import check_tensor, constant
 from bpuc.frontend.types import ELEMENT, FLOATS, host_value, in_float32_type, type_name
 from bpuc.ir import Tensor
 
@@ -52,6 +53,45 @@ def input_tensors(
         or _tensor(info, shapes.get(info.name), known_sizes, warnings)
         for info in infos
     ]
+
+
+def fixed_inputs(infos: Sequence[ValueInfoProto], values: Mapping[str, float]) -> dict[str, Tensor]:
+    """Constants in the place of inputs of one element.
+
+    Args:
+        infos: of the inputs, without initializers.
+        values: by input name.
+
+    Raises:
+        ModelError: there is no such input, it has more elements, or its type does not have the value.
+    """
+    known = {info.name: info for info in infos}
+    found = {}
+    for name, value in values.items():
+        where = f"input '{name}'"
+        if name not in known:
+            raise ModelError(
+                f"there is no input '{name}' to give a value to; the inputs are {', '.join(map(repr, known))}",
+                where="--input-value",
+                hint=did_you_mean(name, list(known)),
+            )
+        dims, element = _declared(known[name]), known[name].type.tensor_type.elem_type
+        if element not in ELEMENT or dims is None or any(d != 1 for d in dims):
+            text = "of unknown shape" if dims is None else f"of shape {_text(dims)}"
+            raise ModelError(
+                f"input '{name}', {text}, cannot be given as one value", where=where, want="an input of one number"
+            )
+        dtype = ELEMENT[element].numpy
+        with np.errstate(all="ignore"):
+            array = np.full([1] * len(dims), value).astype(dtype)
+        if not np.isclose(float(array.reshape(-1)[0]), value, rtol=1e-6, atol=0):
+            raise ModelError(
+                f"input '{name}' cannot be {value:g}: its type is {np.dtype(dtype).name}",
+                where=where,
+                want="a value of that type",
+            )
+        found[name] = constant(name, array)
+    return found
 
 
 def _host(info: ValueInfoProto, wanted: Sequence[int] | None) -> Tensor | None:

@@ -27,7 +27,7 @@ from bpuc.frontend.checks import (
     is_variadic,
 )
 from bpuc.frontend.fold import fold, runs_long
-from bpuc.frontend.inputs import Warnings, input_tensors
+from bpuc.frontend.inputs import Warnings, fixed_inputs, input_tensors
 from bpuc.frontend.load import Source, load
 from bpuc.frontend.order import captures, name_nodes, ordered
 from bpuc.frontend.qdq import QuantInfo, Signs, quant_info
@@ -74,6 +74,7 @@ def import_model(
     host_values: bool = False,
     batch: int = 1,
     rounding: bool = False,
+    input_values: Mapping[str, float] | None = None,
 ) -> ImportedModel:
     """Read an ONNX file.
 
@@ -87,6 +88,7 @@ def import_model(
             Resize grow by it too.
         rounding: keep the file's QuantizeLinear and DequantizeLinear, so that the graph rounds as the file does; else
             they only say what the scales are.
+        input_values: inputs of one element that become constants.
 
     Raises:
         FileError: the file cannot be read.
@@ -94,6 +96,7 @@ def import_model(
     """
     source = load(path)
     importer = _Importer(source, host_values, batch, rounding)
+    importer.fix_inputs(input_values or {})
     importer.inputs(input_shapes or {}, more_shapes, symbols or {})
     importer.run()
     return ImportedModel(
@@ -138,6 +141,12 @@ class _Importer:
         self._initializers(self.proto)
 
     # -- the whole
+    def fix_inputs(self, values: Mapping[str, float]) -> None:
+        """Make constants of the inputs whose value the user gives; call it before `inputs`."""
+        infos = [info for info in self.proto.input if info.name not in self.build.values]
+        for name, tensor in fixed_inputs(infos, values).items():
+            self._constant(name, tensor)
+
     def inputs(
         self, shapes: Mapping[str, Sequence[int]], more_shapes: ShapeSource | None, symbols: Mapping[str, int]
     ) -> None:

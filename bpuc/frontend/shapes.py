@@ -119,7 +119,12 @@ class Inference:
             f"{', '.join(map(repr, variable)) or 'its operands'}",
             where=where,
             want="shapes that are known before the model runs",
-            hint="end the model before this node (output_nodes), or do this step after the model",
+            hint=(
+                "fix the input that chooses the branch with --input-value NAME=NUMBER, or "
+                if node.op_type == "If"
+                else ""
+            )
+            + "end the model before this node (output_nodes), or do this step after the model",
         )
 
     def _type(self, tensor: Tensor) -> TypeProto:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
 
 from bpuc.base.dtypes import DType
@@ -222,3 +223,49 @@ def test_named_dimensions_that_are_wrong(symbols, words, tmp_path):
     with pytest.raises(ModelError, match="not static") as caught:
         imported(two_inputs(), tmp_path)
     assert "--input-shape rows=N" in (caught.value.hint or "")
+
+
+def chosen(element=onnx.TensorProto.INT64, dims=()):
+    """y = x * 2, [2], where sr is 16000, else the sum of x, [1]: no shape holds for both."""
+    out = h.make_tensor_value_info("b", onnx.TensorProto.FLOAT, None)
+    then = h.make_graph([node("Mul", ["x", "two"], ["b"])], "then", [], [out])
+    other = h.make_graph([node("ReduceSum", ["x"], ["b"])], "other", [], [out])
+    rate = onnx.numpy_helper.from_array(np.array(16000, h.tensor_dtype_to_np_dtype(element)), "rate")
+    two = onnx.numpy_helper.from_array(np.float32([2.0]), "two")
+    nodes = [
+        node("Equal", ["sr", "rate"], ["same"]),
+        node("If", ["same"], ["y"], "choice", then_branch=then, else_branch=other),
+    ]
+    x = h.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [2])
+    sr = h.make_tensor_value_info("sr", element, dims)
+    y = h.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)
+    graph = h.make_graph(nodes, "g", [x, sr], [y], [rate, two])
+    return h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8)
+
+
+def test_a_branch_without_a_shape_is_refused_with_the_remedy(tmp_path):
+    with pytest.raises(ModelError, match="'choice'") as caught:
+        imported(chosen(), tmp_path)
+    assert "--input-value" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(("value", "want"), [(16000, [3.0, 10.0]), (8000, [6.5])])
+def test_an_input_value_chooses_the_branch(value, want, tmp_path):
+    result = imported(chosen(), tmp_path, input_values={"sr": value})
+    assert [t.name for t in result.graph.inputs] == ["x"]
+    assert "Onnx:If" not in {f"{op.kind}:{op.onnx_type}" for op in result.graph}
+    session = ort.InferenceSession(
+        export_float(result.graph, [result.graph.outputs[0].name]).SerializeToString(),
+        providers=["CPUExecutionProvider"],
+    )
+    (got,) = session.run(None, {"x": np.float32([1.5, 5.0])})
+    np.testing.assert_array_equal(got.reshape(-1), want)
+
+
+@pytest.mark.parametrize(
+    ("values_", "message"),
+    [({"rs": 1}, "no input 'rs'"), ({"x": 1}, "cannot be given as one value"), ({"sr": 0.5}, "cannot be 0.5")],
+)
+def test_input_values_that_do_not_fit_are_named(values_, message, tmp_path):
+    with pytest.raises(ModelError, match=message):
+        imported(chosen(), tmp_path, input_values=values_)
