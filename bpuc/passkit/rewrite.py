@@ -9,6 +9,7 @@ import numpy as np
 from bpuc.base.dtypes import DType
 from bpuc.ir import Graph, Op, Tensor
 from bpuc.ir.types import Array
+from bpuc.ops.attrs import OnnxAttrs, ReduceAttrs
 
 
 def fusable(*ops: Op) -> bool:
@@ -75,3 +76,23 @@ def before_placing(graph: Graph, tensor: Tensor, x: Tensor, axes: tuple[int, ...
         return None
     source, reshapes = before_reshapes(graph, placed)
     return source, passed + reshapes
+
+
+def reduction(op: Op) -> ReduceAttrs | None:
+    """What a Reduce op reduces, also one that the importer left opaque; None where axes or operand do not tell."""
+    x, axes = op.maybe(0), op.maybe(1)
+    if x is None or x.const is not None or not x.dtype.is_float:
+        return None
+    if isinstance(op.attrs, ReduceAttrs):
+        return op.attrs
+    opaque = isinstance(op.attrs, OnnxAttrs) and op.onnx_type.startswith("Reduce")
+    if not opaque or (axes is not None and axes.const is None):
+        return None
+    assert isinstance(op.attrs, OnnxAttrs)
+    fields = dict(op.attrs.fields)
+    given = fields.get("axes", ()) if axes is None else tuple(int(a) for a in axes.value().reshape(-1))
+    assert isinstance(given, tuple), "axes is a list of integers"
+    if not given and fields.get("noop_with_empty_axes", 0):
+        return None
+    chosen = tuple(sorted({int(a) % x.rank for a in given})) or tuple(range(x.rank))
+    return ReduceAttrs(chosen, bool(fields.get("keepdims", 1)))

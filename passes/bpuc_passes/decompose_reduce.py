@@ -16,10 +16,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bpuc.ir import Attrs, Graph, Op, Tensor
-from bpuc.ops.attrs import EltwiseAttrs, OnnxAttrs, ReduceAttrs, UnaryAttrs
+from bpuc.ops.attrs import EltwiseAttrs, ReduceAttrs, UnaryAttrs
 from bpuc.ops.base import Shape
 from bpuc.ops.reduce import reduced
 from bpuc.passkit import Change, Numerics, Pass, PassContext
+from bpuc.passkit.rewrite import reduction
 
 # op type -> (what is done to each element, the reduction, what is done to its result)
 _PARTS: dict[str, tuple[str, str, str]] = {
@@ -46,7 +47,7 @@ class DecomposeReduce(Pass):
     def run(self, graph: Graph, ctx: PassContext) -> list[Change]:
         changes = []
         for op in graph:
-            attrs = _reduction(op)
+            attrs = reduction(op) if op.onnx_type in _PARTS else None
             steps = [] if attrs is None or op.pin == "CPU" else _steps(op, attrs)
             if len(steps) < 2:
                 continue
@@ -54,24 +55,6 @@ class DecomposeReduce(Pass):
             changes.append(Change(f"took {op.onnx_type} apart", op.name, f"into {', '.join(p.kind for p in parts)}"))
             ctx.prefer_int16 |= {part.out.name for part in parts[:-1] if part.kind in _WIDE}
         return changes
-
-
-def _reduction(op: Op) -> ReduceAttrs | None:
-    """What an op reduces; None where it is none that can be taken apart."""
-    x, axes = op.maybe(0), op.maybe(1)
-    if op.onnx_type not in _PARTS or x is None or x.const is not None or not x.dtype.is_float:
-        return None
-    if isinstance(op.attrs, ReduceAttrs):
-        return op.attrs
-    if not isinstance(op.attrs, OnnxAttrs) or (axes is not None and axes.const is None):
-        return None
-    fields = dict(op.attrs.fields)
-    given = fields.get("axes", ()) if axes is None else tuple(int(a) for a in axes.value().reshape(-1))
-    assert isinstance(given, tuple), "axes is a list of integers"
-    if not given and fields.get("noop_with_empty_axes", 0):
-        return None
-    chosen = tuple(sorted({int(a) % x.rank for a in given})) or tuple(range(x.rank))
-    return ReduceAttrs(chosen, bool(fields.get("keepdims", 1)))
 
 
 def _steps(op: Op, attrs: ReduceAttrs) -> list[tuple[str, Attrs, Shape]]:
