@@ -194,8 +194,9 @@ class Twin:
         error = self.errors.setdefault(t.name, Error())
         gain = _gain(t) if set(t.gain) != {1.0} else None
         error.power += _energy(want)
-        error.noise += _energy((got if gain is None else got / gain) - want)
-        error.own += 0.0 if got is before else _energy(got - before if gain is None else (got - before) / gain)
+        with np.errstate(invalid="ignore"):  # -Inf of a mask less -Inf is no error
+            error.noise += _energy((got if gain is None else got / gain) - want)
+            error.own += 0.0 if got is before else _energy(got - before if gain is None else (got - before) / gain)
 
 
 def _energy(x: Array) -> float:

@@ -150,3 +150,19 @@ def test_large_maps_are_seen_on_fewer_samples(files: tuple[Path, Path]) -> None:
     # 640 x 640: some 36 maps of 1.6 MB in float, twice over
     assert 2 <= sample_count(graph, 1) < MOST_SAMPLES[1]
     assert replace(graph.inputs[0], name="z").elements == 3 * 640 * 640
+
+
+def test_minus_infinity_on_both_sides_is_no_error(tmp_path: Path) -> None:
+    keep = np.array([[1, 0, 1, 1]], np.bool_)
+    graph = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
+        g (float[1, 4] x, bool[1, 4] keep) => (float[1, 4] y) <float hidden = {-inf}> {
+          r = Relu(x)
+          m = Where(keep, r, hidden)
+          y = Identity(m)
+        }""")
+    (tmp_path / "m.onnx").write_bytes(graph.SerializeToString())
+    x = np.array([[1, 2, 3, 4]], np.float32)
+    np.savez(tmp_path / "d.npz", x=x[None], keep=keep[None])
+    made = compile_model(make_request(str(tmp_path / "m.onnx"), "bayes-e", data=str(tmp_path / "d.npz")))
+    found = run_program(made.program, {"x": x, "keep": keep})["y"]
+    np.testing.assert_allclose(found, [[1, -np.inf, 3, 4]], rtol=0.02)
