@@ -11,6 +11,7 @@ import numpy as np
 
 from bpuc.base.dtypes import DType
 from bpuc.ir import Graph, Op, QuantParams
+from bpuc.observe.base import LEAST_THRESHOLD
 from bpuc.passkit import Change, Numerics, Pass, PassContext, Stage
 from bpuc.passkit.channels import Floats
 from bpuc.passkit.qconfig import of_op
@@ -18,6 +19,7 @@ from bpuc.passkit.weights import per_channel, weight_axis, with_weights
 
 _BIAS_LIMIT = float(1 << 30)
 _INT32_MAX = float((1 << 31) - 1)
+_LEAST_UNIT = 2.0**-126  # least scale of an accumulator: what Dequantize multiplies by is a float32
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ def weight_scales(op: Op, ctx: PassContext, qmax: int = 127) -> tuple[float, ...
     step = op.input(0).quant
     assert step is not None, f"{op.name}: operand has no scale"
     bias = op.maybe(2)
-    floor = np.full(largest.shape, 1e-12)
+    floor = np.full(largest.shape, max(LEAST_THRESHOLD / qmax, _LEAST_UNIT / step.unit))
     if bias is not None:
         floor = np.maximum(floor, np.abs(bias.value().astype(np.float64)) / (step.unit * _BIAS_LIMIT))
     scales = np.maximum(largest / qmax, floor)

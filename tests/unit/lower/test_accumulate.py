@@ -230,3 +230,18 @@ def test_a_bound_beyond_every_integer_is_no_bound(tmp_path: Path, high: np.float
     )
     x = int8s((1, 1, 4, 4))
     np.testing.assert_array_equal(net.run(x=x)["y"], rounded(x * 2**-6 * w, 2**-6, 0))
+
+
+@pytest.mark.parametrize("size", [2.0**-50, 2.0**-90])
+def test_weights_keep_their_bits_however_small_they_are(tmp_path: Path, size: float) -> None:
+    q = np.array([[127, -64], [5, 127]])
+    net = build(
+        tmp_path,
+        [node("Conv", ["x", "w"], ["c"], "conv"), node("Relu", ["c"], ["y"], "relu")],
+        {"x": (1, 2, 3, 3)},
+        constants={"w": (q * size).astype(np.float32).reshape(2, 2, 1, 1)},
+        scales={"x": 1.0, "y": size * 256},
+    )
+    x = int8s((1, 2, 3, 3))
+    want = rounded(np.einsum("oc,bchw->bohw", q, x), 256.0, lo=0)
+    np.testing.assert_array_equal(net.run(x=x.astype(np.int8))["y"], want)
