@@ -66,12 +66,14 @@ class Writer:
             self.nodes.append(node)
             return
         # the converter lets an old meaning pass as the new one: Hardmax over all axes from `axis` on, Scan with a batch
-        if node.op_type == "Hardmax" or (node.op_type == "Scan" and opset < 9):
-            newer = 13 if node.op_type == "Hardmax" else 9
+        if node.op_type == "Hardmax":
+            self._flat_hardmax(node)
+            return
+        if node.op_type == "Scan" and opset < 9:
             raise ModelError(
                 f"node '{node.name}' ({node.op_type}) of opset {opset} has no form in opset {self.opset}",
                 where=f"node '{node.name}'",
-                hint=f"export the model for opset {newer} or newer",
+                hint="export the model for opset 9 or newer",
             )
         types = {n: type_proto(t) for n, t in zip(node.input, self._op.inputs if self._op else ()) if t is not None}
         model = _one_node(node, types, opset)
@@ -94,6 +96,15 @@ class Writer:
                     operands[index] = names.get(name, name)
             part.name = part.name or self.temp(f"{node.name}_{part.op_type}")
             self.nodes.append(part)
+
+    def _flat_hardmax(self, node: NodeProto) -> None:
+        """Hardmax as before opset 13: of a matrix whose columns are all axes from `axis` on."""
+        axis = next((a.i for a in node.attribute if a.name == "axis"), 1)
+        matrix, result, shape = (self.temp(f"{node.output[0]}_{part}") for part in ("matrix", "hardmax", "shape"))
+        self.nodes.append(onnx.helper.make_node("Flatten", node.input, [matrix], name=node.name, axis=axis))
+        self.node("Hardmax", [matrix], [result], axis=1)
+        self.node("Shape", node.input, [shape])
+        self.node("Reshape", [result, shape], node.output)
 
     def operand(self, tensor: Tensor) -> str:
         if tensor.const is None:
