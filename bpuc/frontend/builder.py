@@ -21,7 +21,8 @@ class GraphBuilder:
     def __init__(self, graph: Graph, nodes: Sequence[NodeProto]):
         self.graph = graph
         self.values: dict[str, Tensor] = {}
-        self.name = self._origin = self._op_type = ""
+        self.name = self._op_type = ""
+        self._origin: tuple[str, ...] = ()
         self._outputs: dict[Tensor, str] = {}
         self._uses = Counter(name for node in nodes for name in (*node.input, *captures(node)))
         self._reused: set[str] = set()
@@ -32,9 +33,12 @@ class GraphBuilder:
         for name in names:
             self.graph.unique(name)
 
-    def begin(self, node: NodeProto, name: str, outputs: Sequence[Tensor]) -> None:
-        """What follows carries out `node`, called `name`."""
-        self.name, self._origin, self._op_type = name, node.name or name, node.op_type
+    def begin(
+        self, node: NodeProto, name: str, outputs: Sequence[Tensor], origin: tuple[str, ...] | None = None
+    ) -> None:
+        """What follows carries out `node`, called `name`; `origin`: nodes of the file, where that is none of them."""
+        self.name, self._op_type = name, node.op_type
+        self._origin = (node.name or name,) if origin is None else origin
         self._outputs = dict(zip(outputs, node.output))
         self.values |= {onnx_name: tensor for tensor, onnx_name in self._outputs.items()}
 
@@ -56,7 +60,7 @@ class GraphBuilder:
                 tensor.name = self.graph.unique(tensor.name)
                 self.inner.remove(tensor)
         onnx_type = onnx_type or self._op_type
-        op = self.graph.add(kind, attrs, operands, outputs, name=name, origin=(self._origin,), onnx_type=onnx_type)
+        op = self.graph.add(kind, attrs, operands, outputs, name=name, origin=self._origin, onnx_type=onnx_type)
         found, wanted = registry.get(kind).infer(op), [t.shape for t in outputs]
         if found != wanted:
             raise ValueError(f"its operands give shapes {found}, where the model has {wanted}")

@@ -228,6 +228,8 @@ class _Importer:
                     where=f"output '{output.name}'",
                     want="outputs that are tensors",
                 )
+        file_names = name_nodes(self.proto)
+        makers = {o: own for own, node in zip(file_names, self.proto.node) for o in node.output}
         for name in names:
             tensor = self.build.values[name]
             if tensor in inputs or tensor.const is not None:
@@ -235,7 +237,7 @@ class _Importer:
                 if tensor.name == name:
                     copy.name = self.graph.unique(f"{name}_copy")
                 node = onnx.helper.make_node("Identity", [tensor.name], [name], name=f"Identity_{name}")
-                self.build.begin(node, node.name, [copy])
+                self.build.begin(node, node.name, [copy], (makers[name],) if name in makers else ())
                 self._opaque(node, [tensor], [copy], "a graph output that no node computes", {})
                 tensor = copy
             elif tensor.name not in names:

@@ -26,7 +26,8 @@ class SplitDiv(Pass):
                 continue
             a, b, out = op.input(0), op.input(1), op.out
             inverse = graph.new_tensor(b, f"{b.name}_reciprocal")
-            graph.add("Reciprocal", UnaryAttrs(), [b], [inverse], name=graph.unique(f"{op.name}_reciprocal"), like=op)
+            name = graph.unique(f"{op.name}_reciprocal")
+            graph.add("Reciprocal", UnaryAttrs(), [b], [inverse], name=name, origin=op.origin, like=op)
             graph.rebind(op, 0, graph.new_tensor(out, out.name))
             attrs = op.attrs if isinstance(op.attrs, EltwiseAttrs) else EltwiseAttrs()
             graph.add("Mul", attrs, [a, inverse], [out], name=op.name, origin=op.origin, onnx_type="Div", like=op)

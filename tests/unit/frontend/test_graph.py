@@ -85,10 +85,13 @@ def test_two_outputs_of_one_tensor_keep_both_names(tmp_path):
 
 
 def test_inputs_and_constants_as_outputs(tmp_path):
-    nodes = [node("Identity", ["x"], ["y"]), node("Identity", ["c"], ["z"]), node("Relu", ["x"], ["r"])]
+    nodes = [node("Identity", ["x"], ["y"], "copy"), node("Identity", ["c"], ["z"], "held"), node("Relu", ["x"], ["r"])]
     proto = model(nodes, {"x": [2]}, ["y", "z", "r", "x"], {"c": values((3,))})
     result = assert_same(proto, tmp_path)
-    assert [op.kind for op in result.graph if op.onnx_type == "Identity"] == ["Onnx"] * 3
+    copies = [op for op in result.graph if op.onnx_type == "Identity"]
+    assert [op.kind for op in copies] == ["Onnx"] * 3
+    # the file's own nodes by their names; no node of the file gives x
+    assert sorted(op.origin for op in copies) == [(), ("copy",), ("held",)]
     assert result.graph.output_names == ["y", "z", "r", "x"]
 
 
@@ -178,6 +181,18 @@ def test_other_ops_are_carried_as_they_are(made, shape, opset, tmp_path):
     part = onnx.load_model_from_string(export_op(op))
     assert [i.name for i in part.graph.input] == ["x"]
     np.testing.assert_allclose(run(part, feed)["y"], run(proto, feed)["y"], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("axis", [None, 0, 2, -1, -3])
+def test_hardmax_before_opset_13_is_over_all_axes_from_its_axis_on(axis, tmp_path):
+    made = node("Hardmax", ["x"], ["y"], name="hard", **({} if axis is None else {"axis": axis}))
+    proto = model([made], {"x": [2, 3, 4, 5]}, ["y"], {}, 11)
+    x = values((2, 3, 4, 5))
+    columns = int(np.prod(x.shape[1 if axis is None else axis :]))
+    flat = x.reshape(-1, columns)
+    want = (np.arange(columns) == flat.argmax(1)[:, None]).astype(np.float32).reshape(x.shape)
+    graph = assert_same(proto, tmp_path).graph
+    np.testing.assert_array_equal(run(export_float(graph), {"x": x})["y"], want)
 
 
 def test_lstm_whose_first_output_is_not_read(tmp_path):
