@@ -2,6 +2,7 @@
 
     Relu(Conv(x))        ->  Conv with low = 0
     Clip(Conv(x), l, h)  ->  Conv with low = l, high = h        (ConvTranspose, MatMul, Add, Sub, Mul too)
+    Min(Conv(x), h)      ->  Conv with high = h                 (Max likewise)
 
 The value before the clamp never leaves the accumulator, so no range is spent on what is cut off.
 """
@@ -13,15 +14,15 @@ from dataclasses import dataclass, replace
 from bpuc.ir import Graph, Op
 from bpuc.ops.attrs import ConvAttrs, EltwiseAttrs, MatMulAttrs, UnaryAttrs
 from bpuc.passkit import Change, Numerics, Pass, PassContext
-from bpuc.passkit.rewrite import fusable
+from bpuc.passkit.rewrite import fusable, is_scalar, scalar
 
-_CLAMPS = ("Relu", "Clip")
+_CLAMPS = ("Relu", "Clip", "Min", "Max")
 _CLAMPED = ("Conv", "ConvTranspose", "MatMul", "Add", "Sub", "Mul")
 
 
 @dataclass(frozen=True)
 class FuseClamp(Pass):
-    """Relu and Clip become the clamp of the op in front of them."""
+    """Relu, Clip, and Min or Max with a number become the clamp of the op in front of them."""
 
     name = "fuse-clamp"
     numerics = Numerics.EXACT
@@ -40,6 +41,8 @@ class FuseClamp(Pass):
             ):
                 continue
             low, high = bounds(op)
+            if isinstance(op.attrs, EltwiseAttrs) and low is None and high is None:
+                continue
             if attrs.low is not None:
                 low = attrs.low if low is None else max(low, attrs.low)
             if attrs.high is not None:
@@ -53,7 +56,11 @@ class FuseClamp(Pass):
 
 
 def bounds(op: Op) -> tuple[float | None, float | None]:
-    """Least and largest value that a Relu or Clip lets through."""
+    """Least and largest value that a clamp lets through; None for a Min or Max that is none."""
+    if isinstance(op.attrs, EltwiseAttrs):
+        plain = (op.attrs.low, op.attrs.high) == (None, None) and op.out.shape == op.input(0).shape
+        bound = scalar(op.input(1)) if plain and is_scalar(op.input(1)) else None
+        return (bound, None) if op.kind == "Max" else (None, bound)
     if op.kind == "Relu":
         return 0.0, None
     params = dict(op.attrs.params) if isinstance(op.attrs, UnaryAttrs) else {}
