@@ -92,6 +92,8 @@ class Resize(OpDef):
             raise Opaque(f"{node.op_type} mode {mode}")
         if x.rank != 4 or x.shape[:2] != out.shape[:2] or scales[:2] != (1.0, 1.0):
             raise Opaque(f"{node.op_type} of other axes than the last two of four")
+        if coordinates == "half_pixel_symmetric" and all(n * s == m for n, s, m in zip(x.shape, scales, out.shape)):
+            coordinates = "half_pixel"  # nothing is cut off, so there is nothing to centre
         if coordinates not in COORDINATES:
             raise Opaque(f"{node.op_type} with coordinate_transformation_mode {coordinates}")
         if node.attrs.get("antialias", 0):

@@ -69,6 +69,13 @@ def test_sizes_of_some_axes(tmp_path):
     check(resize({"mode": "nearest", "axes": [3, 2], "nearest_mode": "floor"}, sizes=(9, 8)), tmp_path)
 
 
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize("scales", [(2.0, 3.0), (1.0, 2.0)])
+def test_symmetric_half_pixels_of_whole_sizes(mode, scales, tmp_path):
+    op = check(resize({"mode": mode, "coordinate_transformation_mode": "half_pixel_symmetric"}, scales), tmp_path)
+    assert op.attrs.coordinates == "half_pixel"
+
+
 def test_half_pixels_for_nearest_neighbours_of_old(tmp_path):
     attrs = {"mode": "nearest", "coordinate_transformation_mode": "tf_half_pixel_for_nn", "nearest_mode": "floor"}
     check(resize(attrs, (2.0, 1.5), opset=11), tmp_path)
