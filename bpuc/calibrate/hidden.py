@@ -8,7 +8,7 @@ from dataclasses import replace
 from bpuc.calibrate.table import TensorRange
 from bpuc.ir import Graph
 from bpuc.passkit.context import MASKED
-from bpuc.passkit.masked_sums import floor, masks
+from bpuc.passkit.masked_sums import floor, masks, renamed
 
 OBSERVER = "mask"
 
@@ -21,11 +21,12 @@ def without_hidden(graph: Graph, ranges: Mapping[str, TensorRange], own: Collect
     """
     found = dict(ranges)
     for mask in masks(graph):
-        name, scores = mask.op.out.name, found.get(mask.scores.name)
-        if name in own or name not in found or scores is None or found[name].observer == MASKED:
-            continue
-        threshold = floor(mask, scores.low, scores.high)
-        if threshold is not None and threshold < found[name].threshold:
-            low, high = max(found[name].low, -threshold), min(found[name].high, threshold)
-            found[name] = replace(found[name], low=low, high=high, threshold=threshold, observer=OBSERVER)
+        scores = found.get(mask.scores.name)
+        threshold = None if scores is None else floor(mask, scores.low, scores.high)
+        for name in (t.name for t in renamed(graph, mask.op.out)):
+            r = found.get(name)
+            if r is None or threshold is None or name in own or r.observer == MASKED or threshold >= r.threshold:
+                continue
+            low, high = max(r.low, -threshold), min(r.high, threshold)
+            found[name] = replace(r, low=low, high=high, threshold=threshold, observer=OBSERVER)
     return found

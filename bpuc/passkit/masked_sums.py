@@ -59,6 +59,14 @@ def softmax_axis(graph: Graph, tensor: Tensor) -> int | None:
     return axes.pop() if len(axes) == 1 else None
 
 
+def renamed(graph: Graph, tensor: Tensor) -> Iterator[Tensor]:
+    """A sum and what Reshapes make of it on the way to its Softmaxes: one range in all of them."""
+    yield tensor
+    for op in graph.consumers(tensor):
+        if op.kind == "Reshape":
+            yield from renamed(graph, op.out)
+
+
 def floor(mask: Mask, low: float, high: float) -> float | None:
     """The threshold of the result below which nothing needs to be told apart, for scores in low..high.
 

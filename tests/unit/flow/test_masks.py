@@ -24,7 +24,7 @@ N = 16
 
 def model(path: Path, kind: str) -> None:
     """Softmax of q k^T, causally masked, times v; all of q, k and v are the input."""
-    low = {"inf": -np.inf, "1e9": -1e9, "100": -100.0, "where": -3.4e38}[kind]
+    low = {"inf": -np.inf, "1e9": -1e9, "100": -100.0, "where": -3.4e38, "windows": -100.0}[kind]
     hidden = np.triu(np.ones((N, N), bool), 1)
     x = h.make_tensor_value_info("x", TensorProto.FLOAT, [1, N, 8])
     y = h.make_tensor_value_info("y", TensorProto.FLOAT, [1, N, 8])
@@ -39,6 +39,14 @@ def model(path: Path, kind: str) -> None:
         h.make_node("MatMul", ["x", "t"], ["s"], "scores"),
         masked,
     ]
+    if kind == "windows":  # masks of several windows are added with one more axis, and the Softmax is behind its end
+        constants |= {"five": np.array([1, 1, 1, N, N]), "three": np.array([1, N, N])}
+        constants["m"] = constants["m"][None, None, None]
+        nodes[2:] = [
+            h.make_node("Reshape", ["s", "five"], ["s5"], "apart"),
+            h.make_node("Add", ["s5", "m"], ["z5"], "mask"),
+            h.make_node("Reshape", ["z5", "three"], ["z"], "together"),
+        ]
     nodes += [h.make_node("Softmax", ["z"], ["p"], "softmax", axis=-1), h.make_node("MatMul", ["p", "x"], ["y"], "out")]
     initializers = [onnx.numpy_helper.from_array(np.asarray(v), k) for k, v in constants.items()]
     graph = h.make_graph(nodes, "g", [x], [y], initializers)
@@ -53,7 +61,7 @@ def attention(x: Any) -> Any:
     return e / e.sum(-1, keepdims=True) @ x
 
 
-@pytest.mark.parametrize("kind", ["inf", "1e9", "100", "where"])
+@pytest.mark.parametrize("kind", ["inf", "1e9", "100", "where", "windows"])
 def test_a_mask_costs_the_scores_no_steps(tmp_path: Path, kind: str) -> None:
     data = np.random.default_rng(3).normal(0, 0.8, (16, 1, N, 8)).astype(np.float32)
     np.savez(tmp_path / "d.npz", x=data)
