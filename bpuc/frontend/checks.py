@@ -17,7 +17,7 @@ from bpuc.ops.base import Array
 
 # constants that only these read may be infinite: a bound that never holds, or a mask (see `is_mask`)
 UNBOUNDED = frozenset(
-    {"Clip", "Min", "Max", "Where", "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "Equal", "Add"}
+    {"Clip", "Min", "Max", "Where", "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "Equal", "Add", "Pad"}
 )
 LARGEST = 1 << 30  # bytes of one tensor in float; strides of operands must fit in 31 bits
 RANDOM = ("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial")
