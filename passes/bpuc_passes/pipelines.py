@@ -27,6 +27,7 @@ from bpuc_passes.insert_observers import InsertObservers
 from bpuc_passes.insert_rescales import InsertRescales
 from bpuc_passes.join_axes import JoinAxes
 from bpuc_passes.keep_accumulators import KeepAccumulators
+from bpuc_passes.merge_reduce import MergeReduce
 from bpuc_passes.merge_rescales import MergeRescales
 from bpuc_passes.merge_split_concat import MergeSplitConcat
 from bpuc_passes.pin_devices import PinDevices
@@ -37,6 +38,7 @@ from bpuc_passes.remove_ends import RemoveEnds
 from bpuc_passes.scale_channels import ScaleChannels
 from bpuc_passes.share_scales import ShareScales
 from bpuc_passes.split_div import SplitDiv
+from bpuc_passes.split_log_softmax import SplitLogSoftmax
 from bpuc_passes.take_file_scales import KeepFileScales, TakeFileScales
 from bpuc_passes.widen_ends import WidenEnds
 from bpuc_passes.widen_parts import WidenParts
@@ -50,6 +52,8 @@ def optimize() -> Sequence[Pass]:
         BoundMasks(),
         FuseLayerNorm(),
         FuseSoftmax(),
+        SplitLogSoftmax(),
+        MergeReduce(),
         DecomposeReduce(),
         JoinAxes(),
         MergeSplitConcat(),
