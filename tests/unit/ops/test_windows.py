@@ -81,6 +81,8 @@ def test_conv_with_computed_weights_stays_opaque(tmp_path):
         {"kernel_shape": [3, 2], "strides": [2, 2], "pads": [1, 0, 0, 1], "ceil_mode": 1},
         {"kernel_shape": [2, 2], "strides": [3, 3], "ceil_mode": 1},
         {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [0, 0, 1, 1], "ceil_mode": 1},
+        # a fifth window would lie on the border as a whole
+        {"kernel_shape": [2, 2], "strides": [2, 2], "pads": [0, 0, 1, 1], "ceil_mode": 1},
         {"kernel_shape": [3, 3], "strides": [2, 2], "auto_pad": "SAME_UPPER"},
         {"kernel_shape": [3, 3], "strides": [2, 2], "auto_pad": "SAME_LOWER"},
         {"kernel_shape": [3, 3], "strides": [2, 1], "auto_pad": "VALID"},
