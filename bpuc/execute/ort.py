@@ -94,7 +94,8 @@ def _one_arena() -> bool:
     """Let all sessions take memory from one arena, as each would hold on to the most that it ever needed."""
     info = ort.OrtMemoryInfo("Cpu", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT)
     try:
-        ort.create_and_register_allocator(info, None)
+        # as much as is asked for: it would double with every step, and never gives anything back
+        ort.create_and_register_allocator(info, ort.OrtArenaCfg(0, 1, -1, -1))
     except Exception:  # the program around us has made one
         return False
     return True
