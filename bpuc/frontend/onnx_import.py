@@ -39,7 +39,7 @@ from bpuc.frontend.work import UNFORESEEN, Budget, check_run
 from bpuc.ir import Graph, Tensor
 from bpuc.ops import registry
 from bpuc.ops.attrs import OnnxAttrs, UnaryAttrs
-from bpuc.ops.base import OnnxNode, Opaque
+from bpuc.ops.base import Array, OnnxNode, Opaque
 
 ShapeSource = Callable[[Sequence[str]], Mapping[str, Sequence[int]]]
 Operands = Sequence[Tensor | None]
@@ -274,7 +274,7 @@ class _Importer:
             tensor.name = self.graph.unique(output) if self._branch else output
             check_tensor(tensor, f"node '{name}' ({node.op_type})")
             if not tensor.elements:
-                empty[output] = constant(tensor.name, np.zeros(tensor.shape, tensor.dtype.numpy))
+                empty[output] = constant(tensor.name, _no_elements(tensor, name, node.op_type))
                 tensor.name = self.graph.unique(f"{output}_empty")
             outputs.append(tensor)
         check_run(node, name, inputs, outputs)
@@ -449,3 +449,15 @@ class _Importer:
             tuple(outer),
         )
         self.build.op("Onnx", attrs, [*inputs[:count], *outer.values()], outputs)
+
+
+def _no_elements(tensor: Tensor, name: str, op_type: str) -> Array:
+    """The value of a tensor without elements, whose other dimensions may be too large for an array."""
+    try:
+        return np.zeros(tensor.shape, tensor.dtype.numpy)
+    except ValueError as e:
+        raise ModelError(
+            f"the result of node '{name}' ({op_type}) has shape {list(tensor.shape)}",
+            where=f"node '{name}'",
+            want="dimensions whose product an array can have, those of no elements aside",
+        ) from e

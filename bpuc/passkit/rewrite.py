@@ -53,31 +53,6 @@ def as_float32(array: np.ndarray) -> Array:
     return np.ascontiguousarray(array, np.float32)
 
 
-def before_reshapes(graph: Graph, tensor: Tensor) -> tuple[Tensor, list[Op]]:
-    """The tensor in front of Reshapes, which keep the order of elements, and these Reshapes."""
-    passed = []
-    while (op := graph.producer(tensor)) is not None and op.kind == "Reshape":
-        passed.append(op)
-        tensor = op.input(0)
-    return tensor, passed
-
-
-def before_placing(graph: Graph, tensor: Tensor, x: Tensor, axes: tuple[int, ...]) -> tuple[Tensor, list[Op]] | None:
-    """What meets `x` as one value for all of `axes`, in front of the Reshapes and the Expand that placed it so.
-
-    Returns:
-        The tensor in front and the ops passed; None where the values do not lie so.
-    """
-    expand = graph.producer(tensor)
-    passed = [expand] if expand is not None and expand.kind == "Expand" and tensor.shape == x.shape else []
-    placed = passed[0].input(0) if passed else tensor
-    kept = tuple(1 if a in axes else n for a, n in enumerate(x.shape))
-    if (1,) * (x.rank - placed.rank) + placed.shape != kept:
-        return None
-    source, reshapes = before_reshapes(graph, placed)
-    return source, passed + reshapes
-
-
 def reduction(op: Op) -> ReduceAttrs | None:
     """What a Reduce op reduces, also one that the importer left opaque; None where axes or operand do not tell."""
     x, axes = op.maybe(0), op.maybe(1)

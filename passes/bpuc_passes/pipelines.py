@@ -19,7 +19,6 @@ from bpuc_passes.form_segments import FormSegments
 from bpuc_passes.fuse_clamp import FuseClamp
 from bpuc_passes.fuse_layernorm import FuseLayerNorm
 from bpuc_passes.fuse_residual import FuseResidual
-from bpuc_passes.fuse_softmax import FuseSoftmax
 from bpuc_passes.fuse_table import FuseTable
 from bpuc_passes.hoist_rescales import HoistRescales
 from bpuc_passes.insert_borders import InsertBorders
@@ -51,7 +50,6 @@ def optimize() -> Sequence[Pass]:
         PinDevices(),
         BoundMasks(),
         FuseLayerNorm(),
-        FuseSoftmax(),
         SplitLogSoftmax(),
         MergeReduce(),
         DecomposeReduce(),

@@ -169,3 +169,12 @@ def test_counts_that_no_machine_counts_to_are_a_fault_of_usage(words):
 def test_a_folder_that_cannot_be_is_not_cleaned_up():
     with pytest.raises(FileError, match="cannot write to the folder"), new_folder("a\0b"):
         pass
+
+
+def test_a_result_without_elements_whose_other_sizes_no_array_has(tmp_path):
+    proto = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> g (float[1, 1, 1, 1] x) => (float[a, b, c, d] y) '
+        "<int64[4] s = {0, 2000000000, 2000000000, 2000000000}> { y = Expand(x, s) }"
+    )
+    with pytest.raises(ModelError, match="shape"):
+        imported(proto, tmp_path)

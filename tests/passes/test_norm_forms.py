@@ -123,38 +123,10 @@ def test_layer_normalization(
     np.testing.assert_allclose(got, want, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("axis", [1, 2])
-@pytest.mark.parametrize("keep", [0, 1])
-@pytest.mark.parametrize("maximum", [True, False])
-@pytest.mark.parametrize("inverse", [True, False])
-def test_softmax(tmp_path: Path, axis: int, keep: int, maximum: bool, inverse: bool) -> None:
+def test_a_softmax_in_pieces_stays_in_pieces(tmp_path: Path) -> None:
+    """The published logs of YOLOv10 and YOLO12 have each piece as an op of the BPU; so has the estimate."""
     s = Steps()
-    shape = np.array([1 if a == axis else n for a, n in enumerate(SHAPE)], np.int64)
-
-    def placed(t: str) -> str:
-        return t if keep else s.Expand(s.Reshape(t, shape), np.array(SHAPE, np.int64))
-
-    e = s.Exp(s.Sub("x", placed(s.ReduceMax("x", axes=[axis], keepdims=keep))) if maximum else "x")
-    total = s.ReduceSum(e, np.array([axis], np.int64), keepdims=keep)
-    result = s.Mul(e, placed(s.Reciprocal(total))) if inverse else s.Div(e, placed(total))
-    kinds, got, want = optimized(tmp_path, s, result)
-    assert kinds == ["Softmax"]
-    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-7)
-
-
-def test_softmax_along_another_axis_than_its_maximum(tmp_path: Path) -> None:
-    s = Steps()
-    e = s.Exp(s.Sub("x", s.ReduceMax("x", axes=[1])))
+    e = s.Exp(s.Sub("x", s.ReduceMax("x", axes=[2])))
     kinds, got, want = optimized(tmp_path, s, s.Div(e, s.ReduceSum(e, np.array([2], np.int64))))
-    assert "Softmax" in kinds
-    assert "ReduceMax" in kinds
-    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-7)
-
-
-def test_a_sum_over_another_axis_is_no_softmax(tmp_path: Path) -> None:
-    s = Steps()
-    e = s.Exp("x")
-    square = s.MatMul(e, np.ones((10, 10), np.float32))
-    kinds, got, want = optimized(tmp_path, s, s.Div(e, s.ReduceSum(square, np.array([2], np.int64))))
-    assert "Softmax" not in kinds
+    assert [k for k in kinds if k in ("Softmax", "ReduceMax", "Exp", "ReduceSum")] == ["ReduceMax", "Exp", "ReduceSum"]
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-7)
